@@ -50,7 +50,7 @@ std::optional<Harm> find_harm(const Graph& graph, std::span<const Pass> passes,
       optimize(graph, passes, options, std::numeric_limits<uint64_t>::max());
   if (is_right(whole.graph)) return std::nullopt;
   if (!is_right(graph))
-    fail(ErrorCode::kInvalidArgument, "the results are wrong before the first rewrite too");
+    fail(ErrorCode::kInvalidArgument, "the results are wrong before the first rewrite, too");
   uint64_t good = 0, bad = whole.rewrites.size();
   while (bad - good > 1) {
     const uint64_t middle = good + (bad - good) / 2;

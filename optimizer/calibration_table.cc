@@ -60,8 +60,9 @@ class Words {
       done = std::from_chars(text.data(), text.data() + text.size(), value);
     else
       done = std::from_chars(text.data(), text.data() + text.size(), value, base);
+    if (done.ec == std::errc::not_enough_memory) fail_out_of_memory();
     if (done.ec != std::errc() || done.ptr != text.data() + text.size())
-      refuse(fmt::format("\"{}\" is not a number that is wanted here", text));
+      refuse(fmt::format("\"{}\" is not a number that is allowed here", text));
     return value;
   }
 
@@ -83,7 +84,7 @@ class Words {
       const std::string_view digits = rest_.substr(at + 1, 2);
       const auto done = std::from_chars(digits.data(), digits.data() + digits.size(), code, 16);
       if (digits.size() != 2 || done.ptr != digits.data() + 2)
-        refuse("\\x wants two hexadecimal digits behind it");
+        refuse("two hexadecimal digits must follow \\x");
       name += static_cast<char>(code);
       at += 2;
     }
@@ -194,7 +195,7 @@ void parse_line(Words& words, CalibrationTable& table) {
     words.word();
     known->parse(words, table);
   }
-  if (!words.at_end()) words.refuse("there is more than is wanted");
+  if (!words.at_end()) words.refuse("the line has too many fields");
 }
 
 // A section's heading, if there is anything below it.
@@ -218,40 +219,51 @@ void add_layers(const CalibrationTable& table, std::string& text) {
     text += fmt::format("equalize {} {}\n", quoted(name), fmt::join(exponents, " "));
 }
 
+// A method that an application names, as one word of a line.
+std::string one_word(std::string method) {
+  for (char& c : method)
+    if (static_cast<unsigned char>(c) <= ' ') c = '-';
+  return method.empty() ? "given" : method;
+}
+
 }  // namespace
 
 std::string to_string(const CalibrationTable& table) {
-  std::string text = fmt::format("{}\nmodel {} {:016x}\nsamples {}\n", kFirstLine,
-                                 quoted(table.model), table.fingerprint, table.samples);
-  if (table.symmetric) text += "zero-points 0\n";
-  text += "# min  max  smallest seen  largest seen  method  tensor\n";
-  for (const auto& [name, range] : table.tensors)
-    text += fmt::format("{} {} {} {} {} {}\n", range.min, range.max, range.seen_min, range.seen_max,
-                        range.method, quoted(name));
-  add_layers(table, text);
-  return text;
+  return at_entry([&] {
+    std::string text = fmt::format("{}\nmodel {} {:016x}\nsamples {}\n", kFirstLine,
+                                   quoted(table.model), table.fingerprint, table.samples);
+    if (table.symmetric) text += "zero-points 0\n";
+    text += "# min  max  smallest seen  largest seen  method  tensor\n";
+    for (const auto& [name, range] : table.tensors)
+      text += fmt::format("{} {} {} {} {} {}\n", range.min, range.max, range.seen_min,
+                          range.seen_max, one_word(range.method), quoted(name));
+    add_layers(table, text);
+    return text;
+  });
 }
 
 CalibrationTable parse_calibration_table(std::string_view text) {
-  CalibrationTable table;
-  bool begun = false;
-  for (int number = 1; !text.empty(); ++number) {
-    const size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    while (line.ends_with('\r') || line.ends_with(' ')) line.remove_suffix(1);
-    Words words(line, number);
-    if (words.at_end() || line.starts_with('#')) continue;
-    if (begun) {
-      parse_line(words, table);
-    } else if (line == kFirstLine) {
-      begun = true;
-    } else {
-      words.refuse(fmt::format("no calibration table: \"{}\" is expected first", kFirstLine));
+  return at_entry([&] {
+    CalibrationTable table;
+    bool begun = false;
+    for (int number = 1; !text.empty(); ++number) {
+      const size_t end = text.find('\n');
+      std::string_view line = text.substr(0, end);
+      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+      while (line.ends_with('\r') || line.ends_with(' ')) line.remove_suffix(1);
+      Words words(line, number);
+      if (words.at_end() || line.starts_with('#')) continue;
+      if (begun) {
+        parse_line(words, table);
+      } else if (line == kFirstLine) {
+        begun = true;
+      } else {
+        words.refuse(fmt::format("no calibration table: \"{}\" is expected first", kFirstLine));
+      }
     }
-  }
-  if (!begun) fail(ErrorCode::kInvalidArgument, "no calibration table: it is empty");
-  return table;
+    if (!begun) fail(ErrorCode::kInvalidArgument, "no calibration table: it is empty");
+    return table;
+  });
 }
 
 }  // namespace anneal

@@ -1,5 +1,5 @@
-// The ranges of a model's tensors, and how its layers are to be quantized, as calibration found
-// them: a text file to read, compare and edit.
+// The calibration table: ranges of a model's tensors and quantization of its layers. A text file to
+// read, compare and edit.
 //
 //   anneal calibration 1
 //   model "mobilenet_v2" 1f2e3d4c5b6a7988
@@ -23,16 +23,16 @@
 namespace anneal {
 
 struct TensorRange {
-  float min = 0, max = 0;            // that is quantized; what lies beyond is clamped
-  float seen_min = 0, seen_max = 0;  // of all samples
-  std::string method{};              // that chose min and max: "minmax", "entropy", "by hand", ...
+  float min = 0, max = 0;            // the quantized range; values outside are clamped
+  float seen_min = 0, seen_max = 0;  // over all samples
+  std::string method{};              // of min and max: "minmax", "entropy", "given", ...
   bool operator==(const TensorRange&) const = default;
 };
 
 struct LayerQuantization {
-  bool fits_weights = false;  // scales of least squared error; else by the largest magnitudes
-  // The mean squared error of the layer's results over their mean square, for the same inputs: by
-  // ranges alone, for people; and as this says, by which insert_quantize decides. 0: not measured.
+  bool fits_weights = false;  // scales with least squared error; else by magnitude
+  // Mean squared error of the layer's results for the same inputs, divided by their mean square:
+  // without corrections, for reports; with them, for insert_quantize. 0: not measured.
   float error_by_ranges = 0, error = 0;
   bool operator==(const LayerQuantization&) const = default;
 };
@@ -40,25 +40,25 @@ struct LayerQuantization {
 struct CalibrationTable {
   static constexpr int kMostExponent = 30;
   std::string model{};       // its name
-  uint64_t fingerprint = 0;  // of the imported graph; 0: of no certain one
+  uint64_t fingerprint = 0;  // of the imported graph; 0: unknown
   int64_t samples = 0;
   bool symmetric = false;                                     // made for zero points of 0
   std::map<std::string, TensorRange, std::less<>> tensors{};  // by the value's name in the model
-  // By the layer's name. One that is missing has scales by the largest magnitudes.
+  // By the layer's name. A layer that is missing has scales by magnitude.
   std::map<std::string, LayerQuantization, std::less<>> layers{};
-  // By the layer's name: the correction that is added to each channel of its results for the mean
-  // error of rounding.
+  // By the layer's name: the correction of the mean rounding error that is added to each channel of
+  // its results.
   std::map<std::string, std::vector<float>, std::less<>> biases{};
-  // By the value's name: channel i is multiplied by 2^exponents[i], which its readers take back.
-  // No exponent's magnitude is more than kMostExponent.
+  // By the value's name: channel i is multiplied by 2^exponents[i], and its readers divide by it.
+  // -kMostExponent <= exponent <= kMostExponent.
   std::map<std::string, std::vector<int>, std::less<>> exponents{};
   bool operator==(const CalibrationTable&) const = default;
 };
 
 // Sorted by name; parse_calibration_table() gives the same table back.
 std::string to_string(const CalibrationTable& table);
-// Blank lines, and lines that begin with '#', are skipped; the lines model, samples and zero-points
-// (present if they shall be 0) may be missing. Fails with kInvalidArgument, naming the line.
+// Skips blank lines and lines that begin with '#'. The lines model, samples and zero-points
+// (present if zero points are 0) may be missing. Fails with kInvalidArgument, naming the line.
 CalibrationTable parse_calibration_table(std::string_view text);
 
 }  // namespace anneal

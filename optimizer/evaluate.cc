@@ -61,7 +61,7 @@ std::vector<Tensor> evaluate_by(std::unique_ptr<Kernel> (*make)(const Request&),
   std::vector<Fact> facts(inputs.size());
   std::vector<InferInput> infer_inputs;
   std::vector<Operand> in_operands, out_operands;
-  for (const Tensor* input : inputs) in.push_back(input ? input->view() : TensorView{});
+  for (const Tensor* input : inputs) in.push_back(input ? kernel_view(*input) : TensorView{});
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!inputs[i]) {
       infer_inputs.push_back({});

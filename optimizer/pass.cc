@@ -43,7 +43,8 @@ std::string_view why_left_out(const Pass& pass, const PassOptions& options) {
   const bool all =
       std::find(options.skip.begin(), options.skip.end(), kAllPasses) != options.skip.end();
   if (all || names(options.skip, pass)) return "skipped";
-  if (!options.only.empty() && !names(options.only, pass)) return "skipped: not among those wanted";
+  if (!options.only.empty() && !names(options.only, pass))
+    return "skipped: not among the requested passes";
   if (options.exact && !pass.exact) return "skipped: it may change numerics";
   return {};
 }

@@ -59,6 +59,7 @@ struct PassOptions {
   int threads = 0;                     // of passes that compute weights; 0: one per core
   NativeHalves native = {};            // what the target computes in stays
   bool exact = false;                  // leave out the passes that may change numerics
+  bool weights_may_change = false;     // weights that are equal by chance are not merged
   std::vector<std::string> skip = {};  // passes not to run, by name
   std::vector<std::string> only = {};  // if not empty: all others are skipped
   // Rewrites of the whole pipeline; what comes after them is left undone. For finding the one that

@@ -12,7 +12,7 @@
 
 namespace anneal {
 
-enum class Precision { kF32, kF16, kBF16, kI8 };
+enum class Precision { kF32, kF16, kBF16, kI8 };  // of the operands of a layer
 inline constexpr Precision kAllPrecisions[] = {Precision::kF32, Precision::kF16, Precision::kBF16,
                                                Precision::kI8};
 constexpr std::string_view to_string(Precision precision) {
@@ -27,32 +27,24 @@ struct LayerPrecision {
   Precision precision = Precision::kF32;
 };
 
-// A calibration table that options share; it may be empty.
-class SharedTable {
- public:
+struct SharedTable : std::shared_ptr<const CalibrationTable> {  // a table of options, or null
   SharedTable() = default;
-  SharedTable(CalibrationTable table)  // NOLINT(google-explicit-constructor)
-      : table_(std::make_shared<const CalibrationTable>(std::move(table))) {}
   SharedTable(std::shared_ptr<const CalibrationTable> table)  // NOLINT(google-explicit-constructor)
-      : table_(std::move(table)) {}
-  explicit operator bool() const { return table_ != nullptr; }
-  const CalibrationTable& operator*() const { return *table_; }
-  const CalibrationTable* operator->() const { return table_.get(); }
-  const CalibrationTable* get() const { return table_.get(); }
-
- private:
-  std::shared_ptr<const CalibrationTable> table_;
+      : shared_ptr(std::move(table)) {}
+  SharedTable(CalibrationTable table)  // NOLINT(google-explicit-constructor)
+      : shared_ptr(std::make_shared<const CalibrationTable>(std::move(table))) {}
 };
 
 struct PrecisionOptions {
-  // The precisions that are allowed beside the model's own. With kF16 and kBF16 each layer takes
-  // the one that the target computes faster. Where both are as fast, it takes f16, or bf16 where
-  // the range of f16 may not suffice.
+  // Allowed besides the model's own. With kF16 and kBF16 each layer gets the one that the target
+  // computes faster; if both are equally fast, f16, or bf16 where the range of f16 may not suffice.
   std::set<Precision> types = {};
+  // Also what all targets compute faster than f32: f16 or bf16, and int8 with ranges or samples.
+  bool best = false;
   bool symmetric = false;  // int8 with zero points of 0 for activations
   // Layers with a larger calibrated int8 error stay f32, unless `layers` selects them.
   float max_layer_error = 1e-3F;
-  std::vector<LayerPrecision> layers{};  // the first pattern that matches decides
+  std::vector<LayerPrecision> layers{};  // the first match decides
   SharedTable ranges{};                  // of tensors, from calibrate(); empty: none
 
   bool allows(Precision precision) const { return types.contains(precision); }

@@ -22,7 +22,8 @@ struct AttentionPattern {
 std::optional<AttentionPattern> attention_around(const Graph& graph, LayerId softmax);
 
 // The score as a program of the accumulator of scores, and its further inputs (the first is kNone,
-// the accumulator). factors: what the accumulator is multiplied with before it is rounded.
+// the accumulator), which is not rounded to 16 bits but where the model casts. factors: what the
+// accumulator is multiplied with first.
 struct ScoreProgram {
   Program program;
   std::vector<ValueId> inputs;
@@ -40,12 +41,22 @@ Result<ScoreProgram> score_program(const Graph& graph, const AttentionPattern& p
                                    const std::vector<ScaleFactor>& factors);
 
 // The effect of the elementwise layers after the softmax on weights. nullopt: anything but
-// rounding, and giving 0 where all scores of a row are hidden.
+// rounding, and giving 0 where all scores of a row are hidden: where weights are NaN, or by a test
+// of the scores or of a mask that hides them.
 struct WeightRule {
   bool hidden_is_zero = false;
 };
 std::optional<WeightRule> weight_rule(const Graph& graph, const AttentionPattern& pattern,
                                       const ScoreProgram& score);
+
+// The product that weights meet, and the layers on the way to it: found.weighed and found.after.
+// false: there is none. attention_around() calls it.
+bool find_weighed_product(const Graph& graph, ValueId weights, AttentionPattern& found);
+
+// The op of an elementwise layer with one result and without an epilogue; nullptr of others.
+const Pointwise* as_elementwise(const Graph& graph, LayerId id);
+// A Reshape that keeps the last axis.
+bool regroups(const Graph& graph, LayerId id);
 
 // The value that this one is times a factor, if it is that.
 std::optional<ValueId> unscaled(const Graph& graph, ValueId value, ScaleFactor& factor);

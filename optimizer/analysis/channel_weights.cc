@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/new_tensor.h"
 

@@ -54,7 +54,7 @@ class Composer {
     const Tensor* constant = graph_.constant(value);
     Reg result;
     if (constant && constant->count() == 1) {
-      const Scalar number = load_scalar(dtype, constant->view().data);
+      const Scalar number = load_scalar(dtype, constant->bytes().data());
       const RegisterType type = register_type(dtype);
       result = type == RegisterType::kF32   ? builder_.constant(number.as<float>())
                : type == RegisterType::kF64 ? builder_.constant(number.as<double>())

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "anneal/core/dtype_kinds.h"
+#include "anneal/graph/op/custom_operator.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/evaluate.h"
@@ -85,7 +87,7 @@ class Folding {
 
   void visit(LayerId id) {
     const Layer& layer = graph_.layer(id);
-    if (layer.inputs.empty() || !bodies_of(layer.op).empty()) return;
+    if (layer.inputs.empty() || !bodies_of(layer.op).empty() || !is_pure(layer.op)) return;
     if (dequantize_ == FoldDequantize::kLater && op_as<Dequantize>(graph_, id) &&
         (scaling_of(graph_, id) || is_in_blocks(id)))
       return;
@@ -110,12 +112,12 @@ class Folding {
     derived_.emplace(id, std::move(made));
   }
 
-  // Constants that keep_quantized_weights may use.
+  // Constants that keep_quantized_weights may use. insert_quantize reads weights that are floats.
   bool is_in_blocks(LayerId id) const {
     const Tensor* integers = graph_.constant(graph_.layer(id).inputs[0]);
     return op_as<Dequantize>(graph_, id)->block_size >= kLeastWeightBlock && integers != nullptr &&
            is_8bit(integers->dtype()) && integers->dims().rank() == 2 &&
-           !run_.options.precision.reduces();
+           !run_.options.precision.allows(Precision::kI8);
   }
 
   // Whatever reads it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 

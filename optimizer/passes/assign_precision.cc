@@ -16,6 +16,8 @@
 #include <algorithm>
 #include <map>
 
+#include "anneal/core/dtype_kinds.h"
+#include "anneal/core/error.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -103,7 +105,7 @@ class Assigner {
         layer.outputs.size() != 1 || graph_.value(id).users.size() != 1 ||
         dtype(id) != DataType::kF32)
       return {};
-    return weight_scales(*graph_.constant(id), *layout, to);
+    return weight_scales(*graph_.constant(id), *layout, to, run_.options.weights_may_change);
   }
 
   // In f32. Weights are rounded together, by the channels of the first layer that reads them; where
@@ -161,9 +163,10 @@ class Assigner {
     return evaluate(one, std::span(&value, 1), std::span(&f32, 1));
   }
 
-  // The constant itself if its values are already rounded.
+  // The constant itself if its values are already rounded, and stay so.
   ValueId add_constant(ValueId id, const std::string& name, const Tensor& rounded, DataType to) {
-    if (rounded == *graph_.constant(id) && !native_.has(to)) return id;
+    const bool is_settled = !native_.has(to) && !run_.options.weights_may_change;
+    if (is_settled && rounded == *graph_.constant(id)) return id;
     if (!native_.has(to)) return graph_.add_constant(name, rounded);
     NewTensor fresh = allocate_tensor(to, rounded.dims());
     const std::span<const float> values = rounded.as<float>();
@@ -271,6 +274,7 @@ class Assigner {
   std::vector<Program> epilogues(const Layer& layer, HalfRole role,
                                  const std::vector<ValueId>& inputs) const {
     if (role == HalfRole::kFixed && layer.epilogues.empty()) return {};
+    if (std::holds_alternative<Custom>(layer.op)) return {};
     std::vector<Program> programs = layer.epilogues;
     if (programs.empty()) {
       if (role == HalfRole::kMoves || std::holds_alternative<Pointwise>(layer.op)) return {};
@@ -312,6 +316,8 @@ class Assigner {
     const DataType product = found == storage_.products.end() ? DataType::kF32 : found->second;
     EditedLayer next = made(id, product);
     if (!next.is_changed) return false;
+    if (std::string why = why_not_outside(next.layer, id); !why.empty())
+      return leave(id, std::move(why));
     if (std::string why = why_not_joined(graph_, run_, id, next.layer); !why.empty()) {
       if (!is_half(product)) return leave(id, std::move(why));
       run_.refused(graph_.layer(id).name, fmt::format("stays f32: {}", why));
@@ -322,6 +328,36 @@ class Assigner {
     }
     put(id, std::move(next.layer), product);
     return true;
+  }
+
+  // Why an operator from outside does not take these inputs in place of its present ones.
+  std::string why_not_outside(const NewLayer& layer, LayerId id) const {
+    if (!std::holds_alternative<Custom>(layer.op)) return {};
+    std::vector<Fact> facts;
+    facts.reserve(layer.inputs.size());
+    std::vector<InferInput> inputs;
+    for (const ValueId input : layer.inputs) {
+      if (input == ValueId::kNone) {
+        inputs.push_back({});
+        continue;
+      }
+      facts.push_back({graph_.value(input).type(), std::nullopt});
+      inputs.push_back({&facts.back(), nullptr});
+    }
+    Facts outputs;
+    try {
+      outputs =
+          infer_layer(layer.op, {}, layer.op_input_count, InferInputs(inputs, graph_.sizes()));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const DataType now = outputs[i].type.dtype, before = dtype(graph_.layer(id).outputs[i]);
+      if (now != before && !(before == DataType::kF32 && is_half(now)))
+        return fmt::format("output {} would be {} in place of {}", i, to_string(now),
+                           to_string(before));
+    }
+    return {};
   }
 
   // Leaves the layer unchanged: readers that need 16 bits cast its result.
@@ -337,6 +373,11 @@ class Assigner {
     std::string halves;
     for (size_t k = 0; k < old.outputs.size(); ++k) {
       const ValueId before = old.outputs[k], after = graph_.layer(now).outputs[k];
+      // The library decides what it gives.
+      if (std::holds_alternative<Custom>(old.op)) {
+        storage_.values.erase(before);
+        if (is_half(dtype(after))) storage_.values[before] = dtype(after);
+      }
       const DataType to = stored(before);
       if (is_half(to) && !is_half(dtype(before))) halves = to_string(to);
       ValueId read = after;
@@ -354,7 +395,7 @@ class Assigner {
     const std::string what =
         is_half(product) ? fmt::format("computes with operands of {}", to_string(product)) : "";
     const std::string stores = halves.empty() ? "" : fmt::format("stores {}", halves);
-    run_.did(old.name, what.empty() && stores.empty() ? "reads what is stored in 16 bits"
+    run_.did(old.name, what.empty() && stores.empty() ? "reads values that are stored in 16 bits"
                        : what.empty()                 ? stores
                        : stores.empty()               ? what
                                                       : what + ", " + stores);

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 

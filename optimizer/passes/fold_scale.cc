@@ -45,10 +45,16 @@ ptrdiff_t arithmetic_in(const Program& program) {
   });
 }
 
+// The number that all elements are, unless other weights may take their place.
+std::optional<double> settled_value(const Tensor& tensor, const PassOptions& options) {
+  return options.weights_may_change && tensor.count() > 1 ? std::nullopt : uniform_value(tensor);
+}
+
 // The program with a*x + b in its register `reg` replaced by x + shift.
-Program with_shift(const Program& program, size_t x, size_t reg, const Tensor& shift) {
+Program with_shift(const Program& program, size_t x, size_t reg, const Tensor& shift,
+                   const PassOptions& options) {
   const RegisterType type = program.code()[reg].type;
-  const std::optional<double> uniform = uniform_value(shift);
+  const std::optional<double> uniform = settled_value(shift, options);
   const int extra = static_cast<int>(program.inputs().size());
   return rewrite_program(
       program, [&](ProgramBuilder& builder, size_t at, std::span<const Reg>) -> std::optional<Reg> {
@@ -105,7 +111,7 @@ class Fold {
     const auto affine =
         affine_part(program, 0, constants_of(graph_, stores.further), graph_.sizes());
     if (!affine) return false;
-    Program shifted = with_shift(program, 0, affine->reg, affine->shift);
+    Program shifted = with_shift(program, 0, affine->reg, affine->shift, run_.options);
     const bool unscaled = uniform_value(affine->factor) == 1;
     if (unscaled && arithmetic_in(shifted) >= arithmetic_in(program)) return false;
     const int rank = result_shape().rank();
@@ -183,8 +189,8 @@ class Fold {
       return per_channel_values(tensor, rank, layout_.data_axis, layout_.read_count);
     };
     const auto factors = values(affine.factor), shift = values(affine.shift);
-    if (!factors || !shift) return refuse("what it reads is scaled by position, not by channel");
-    const bool shifts = uniform_value(affine.shift) != 0;
+    if (!factors || !shift) return refuse("its input is scaled by position, not by channel");
+    const bool shifts = settled_value(affine.shift, run_.options) != 0;
     if (shifts && !sees_every_weight())
       return refuse("what it reads is shifted, and then padded with zeros");
     const Tensor& old_weights = *graph_.constant(weights_);

@@ -4,17 +4,22 @@
 //     =>   y = Attention(q, k, v, mask) score=p
 //
 // Everything elementwise between the first product and the softmax is the score; after the softmax
-// only rounding, and 0 for rows whose scores are all hidden. A factor that q or k is scaled with
-// goes into the score. Heads of k and v that were repeated for groups of q's heads are read without
-// the repetition (an Expand or Tile of an axis of size 1, or groups of heads as rows of one
-// product). Three axes, or two, are four with leading ones. Transposes of q, k and v become one
-// each, which is a view where the kernel reads strides. Not if scores or weights are read
-// elsewhere. Runs before fuse_pointwise and fuse_epilogue, which would join its parts with other
-// layers. Changes numerics: weights are not rounded to 16 bits, and the softmax divides last.
+// only rounding, and 0 for rows whose scores are all hidden: for NaN, as torch guards a softmax
+// with a mask, or by a test of the scores or the mask. A factor that q, k or k^T is scaled with
+// goes into the score, and scales the sums. Heads of k and v that were repeated for groups of q's
+// heads are read without the repetition (an Expand or Tile of an axis of size 1, or groups of heads
+// as rows of one product). Three axes, or two, are four with leading ones. Transposes of q, k and v
+// become one each, which is a view where the kernel reads strides. Not if scores or weights are
+// read elsewhere. Runs before fuse_pointwise and fuse_epilogue, which would join its parts with
+// other layers. Changes numerics: neither scores nor weights are rounded to 16 bits unless the
+// model casts them, factors become one, the softmax divides last, and a row with a score that is
+// NaN is NaN, also behind a guard. Where one of two masks is tested, a row that the other one hides
+// is 0 as well; the model's is NaN.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/optimizer/analysis/attention_pattern.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -74,8 +79,18 @@ class Operands {
  public:
   Operands(Graph& graph, std::string name) : graph_(graph), name_(std::move(name)) {}
 
-  // The value with its last two axes swapped: behind the Transpose that gives it, one of the two.
+  // The value with its last two axes swapped: behind the Transpose that gives it, one of the two,
+  // also where an elementwise layer, such as a cast, follows the Transpose.
   ValueId transposed(ValueId value) {
+    if (const LayerId id = producer(graph_, value); const auto* single = as_elementwise(graph_, id))
+      if (const ValueId from = graph_.layer(id).inputs[0];
+          graph_.layer(id).inputs.size() == 1 && !single->program.uses_index() &&
+          op_as<Transpose>(graph_, producer(graph_, from))) {
+        const Pointwise op = *single;
+        const LayerId added =
+            graph_.add({.name = graph_.layer(id).name, .op = op, .inputs = {transposed(from)}});
+        return graph_.layer(added).outputs[0];
+      }
     const int rank = shape_of(graph_, value).rank();
     std::vector<int64_t> permutation;
     for (int axis = 0; axis < rank; ++axis) permutation.push_back(axis);
@@ -175,10 +190,15 @@ class Fusion {
     const Shape space = shape_of(graph_, graph_.layer(pattern_.softmax).outputs[0]);
     if (pattern_.read_elsewhere) return "its scores or weights are read elsewhere";
     if (space.rank() > 4) return "its scores have more than 4 axes";
-    const DataType dtype = graph_.value(weighed.outputs[0]).type().dtype;
-    for (const ValueId value : {scores.inputs[0], scores.inputs[1], weighed.inputs[1]})
-      if (graph_.value(value).type().dtype != dtype || !is_float(dtype))
-        return "q, k, v and the result have different types";
+    const DataType dtype = dtype_of(scores.inputs[0]);
+    v_ = weighed.inputs[1];
+    const DataType result = dtype_of(weighed.outputs[0]);
+    if (dtype_of(v_) != dtype && accumulator(dtype) == dtype_of(v_) && result == dtype_of(v_))
+      v_ = before_widening(v_);
+    widens_ = weighed.epilogues.empty() && result != dtype;
+    if (!is_float(dtype) || dtype_of(scores.inputs[1]) != dtype || dtype_of(v_) != dtype ||
+        (result != dtype && result != accumulator(dtype)))
+      return "q, k, v and the result have different types";
     if (weighed.outputs.size() != 1) return "its result has an epilogue of several results";
     const Shape four = of_rank(space, 4);
     space_ = {four[0], four[1], four[2], four[3]};
@@ -196,10 +216,21 @@ class Fusion {
   }
 
  private:
+  DataType dtype_of(ValueId value) const { return graph_.value(value).type().dtype; }
+
+  // The value that this one is in a wider float type.
+  ValueId before_widening(ValueId value) const {
+    const LayerId id = producer(graph_, value);
+    const auto* cast = as_elementwise(graph_, id);
+    if (!cast || graph_.layer(id).inputs.size() != 1) return value;
+    const Instruction& only = cast->program.code()[cast->program.results()[0].reg];
+    return only.opcode == Opcode::kInput ? graph_.layer(id).inputs[0] : value;
+  }
+
   // [B,H,L,D], [B,G,S,D] and [B,G,S,E], without what only scales or repeats them.
   std::string find_operands(const Layer& scores, const Layer& weighed) {
     const auto first = std::get<MatMul>(scores.op), second = std::get<MatMul>(weighed.op);
-    ValueId q = scores.inputs[0], k = scores.inputs[1], v = weighed.inputs[1];
+    ValueId q = scores.inputs[0], k = scores.inputs[1], v = v_;
     const Shape products = shape_of(graph_, scores.outputs[0]);
     const Shape weights = shape_of(graph_, weighed.inputs[0]);
     q = without_factors(q);
@@ -256,6 +287,11 @@ class Fusion {
       added.epilogues = weighed.epilogues;
       added.inputs.insert(added.inputs.end(), weighed.inputs.begin() + weighed.op_input_count,
                           weighed.inputs.end());
+    }
+    if (widens_) {
+      ProgramBuilder sums;
+      const DataType wide = dtype_of(weighed.outputs[0]);
+      added.epilogues = {sums.finish(sums.input(0, wide), wide)};
     }
     if (std::string why_not = run.ask_targets(graph_, added); !why_not.empty()) return why_not;
     const Saving saved = saving();
@@ -317,6 +353,8 @@ class Fusion {
   const AttentionPattern& pattern_;
   Operands operands_;
   HeadSpace space_;
+  ValueId v_ = ValueId::kNone;
+  bool widens_ = false;  // the result is what sums are in, and q, k and v are shorter
   std::vector<ScaleFactor> factors_;
   std::vector<ValueId> inputs_;
 };
@@ -326,7 +364,7 @@ bool fuse_attention_at(Graph& graph, LayerId id, PassRun& run) {
   if (!pattern) return false;
   const std::string name = graph.layer(id).name;
   const std::string why_not = Fusion(graph, *pattern).run(run);
-  if (!why_not.empty()) run.refused(name, "is no attention of one layer: " + why_not);
+  if (!why_not.empty()) run.refused(name, "does not become one attention layer: " + why_not);
   return why_not.empty();
 }
 

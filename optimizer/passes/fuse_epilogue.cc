@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/fusions.h"
 #include "anneal/optimizer/analysis/query.h"

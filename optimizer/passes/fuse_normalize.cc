@@ -19,6 +19,7 @@
 #include <cmath>
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/optimizer/analysis/compose.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -105,6 +106,7 @@ bool computes(const Graph& graph, ValueId value, ValueId x, ValueId m, F wanted)
     if (leaf != x && leaf != m) return false;
   if (m != ValueId::kNone && place(composed->leaves, m) == composed->leaves.size()) return false;
   const Program program = without_half_rounding(composed->program);
+  if (compares_inputs(program, std::vector<bool>(composed->leaves.size(), true))) return false;
   const bool rounds =
       program.results()[0].dtype != DataType::kF32 && program.results()[0].dtype != DataType::kF64;
   const auto is_wanted = [&](double at_x, double at_m, double absolute) {
@@ -186,6 +188,11 @@ bool depends_on_normal_alone(const NormalizeMatch& match) {
   const DataType stored = y.results()[0].dtype;
   const bool rounds = stored != DataType::kF32 && stored != DataType::kF64;
   const bool has_mean = match.mean.value != ValueId::kNone;
+  std::vector<bool> is_replaced;
+  for (const ValueId leaf : match.y.leaves)
+    is_replaced.push_back(leaf == match.x || leaf == match.variance.value ||
+                          (has_mean && leaf == match.mean.value));
+  if (compares_inputs(y, is_replaced)) return false;
   Probes probes;
   int finite = 0;
   // statistic: the mean of squares, less the mean or not, as y reads it.

@@ -5,7 +5,8 @@
 //   c = Conv(x, w; f32[]{6}) epilogue=min($0,$1)     =>   c = Conv(x, w) epilogue=min($0,6f32)
 //
 // An input that the program does not read goes too, and of one that stands there twice the second.
-// Not if a Pointwise layer's output would have another shape without the input. Exact: literals are
+// Not if a Pointwise layer's output would have another shape without the input, nor weights whose
+// place others may take. Exact: literals are
 // the numbers that would be loaded, and ProgramBuilder simplifies only what holds for every value.
 #include <fmt/format.h>
 
@@ -66,7 +67,11 @@ struct Slim {
 
 // shape: of the output where the inputs decide it, else null. kNone stands for an accumulator.
 std::optional<Slim> slim(const Graph& graph, const Program& program,
-                         std::span<const ValueId> inputs, const Shape* shape) {
+                         std::span<const ValueId> inputs, const Shape* shape,
+                         const PassOptions& options) {
+  const auto may_change = [&](const Tensor& tensor) {
+    return options.weights_may_change && is_float(tensor.dtype()) && tensor.count() > 1;
+  };
   ProgramBuilder builder;
   std::vector<Reg> given;
   Values kept;
@@ -76,7 +81,9 @@ std::optional<Slim> slim(const Graph& graph, const Program& program,
     const bool read = reads(program, i);
     std::optional<Scalar> number;
     if (inputs[i] != ValueId::kNone)
-      number = !read ? Scalar() : constant ? only_number(*constant) : number;
+      number = !read                                ? Scalar()
+               : constant && !may_change(*constant) ? only_number(*constant)
+                                                    : number;
     if (number && shape) {
       Values others = kept;
       others.insert(others.end(), inputs.begin() + static_cast<ptrdiff_t>(i) + 1, inputs.end());
@@ -101,7 +108,8 @@ std::optional<Slim> slim(const Graph& graph, const Program& program,
 bool slim_pointwise(Graph& graph, LayerId id, PassRun& run) {
   const Layer& layer = graph.layer(id);
   const Shape shape = graph.value(layer.outputs[0]).type().shape;
-  auto slimmer = slim(graph, std::get<Pointwise>(layer.op).program, layer.inputs, &shape);
+  auto slimmer =
+      slim(graph, std::get<Pointwise>(layer.op).program, layer.inputs, &shape, run.options);
   if (!slimmer) return false;
   const size_t gone = layer.inputs.size() - slimmer->inputs.size();
   const LayerId slimmed = graph.add({.name = layer.name,
@@ -124,7 +132,7 @@ bool slim_epilogues(Graph& graph, LayerId id, PassRun& run) {
     const auto count = std::ssize(epilogue.inputs()) - 1;
     further.insert(further.end(), next, next + count);
     next += count;
-    if (auto slimmer = slim(graph, epilogue, further, nullptr)) {
+    if (auto slimmer = slim(graph, epilogue, further, nullptr, run.options)) {
       epilogue = std::move(slimmer->program);
       further = std::move(slimmer->inputs);
     }

@@ -60,7 +60,7 @@ class Inserter {
     const auto asked = asked_.of(graph_.layer(id));
     if (asked ? *asked != Precision::kI8 : !options_.allows(Precision::kI8)) {
       if (asked && options_.allows(Precision::kI8))
-        run_.refused(name, fmt::format("is {}, as was asked", anneal::to_string(*asked)));
+        run_.refused(name, fmt::format("is {}, as requested", anneal::to_string(*asked)));
       return false;
     }
     const auto layer = quantizable(graph_, id);
@@ -95,7 +95,7 @@ class Inserter {
     const bool is_biased = add_bias(id, added);
     graph_.replace_layer(id, graph_.add(std::move(added)));
     run_.did(name,
-             fmt::format("is int8{}{}", asked ? ", as was asked" : "", described(how, is_biased)));
+             fmt::format("is int8{}{}", asked ? ", as requested" : "", described(how, is_biased)));
     return true;
   }
 
@@ -124,10 +124,9 @@ class Inserter {
     const std::vector<float>& bias = found->second;
     const int64_t channels = result_channels(graph_, id);
     if (static_cast<int64_t>(bias.size()) != channels) {
-      run_.refused(added.name,
-                   fmt::format("does without the bias in the calibration table: that has {} "
-                               "numbers, its results have {} channels",
-                               bias.size(), channels));
+      run_.refused(added.name, fmt::format("ignores the bias in the calibration table, which has "
+                                           "{} numbers: its results have {} channels",
+                                           bias.size(), channels));
       return false;
     }
     Stores stores = stores_with_bias(graph_, id, bias);
@@ -143,7 +142,7 @@ class Inserter {
     if (const auto made = dequantized_.find(value); made != dequantized_.end()) return made->second;
     const std::string name = graph_.value(value).name;
     if (graph_.value(value).type().dtype != DataType::kF32) {
-      run_.refused(layer, fmt::format("stays float: what it reads, \"{}\", is no f32", name));
+      run_.refused(layer, fmt::format("stays float: its input \"{}\" is not f32", name));
       return ValueId::kNone;
     }
     const TensorRange* range = nullptr;

@@ -20,6 +20,7 @@
 #include <cmath>
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -123,7 +124,7 @@ bool compute_in_integers(Graph& graph, LayerId id, PassRun& run) {
   };
   if (!is_8bit(a->scaling.integer) || !is_8bit(w->scaling.integer))
     return refuse("its operands have 16 bits");
-  if (!a->scaling.per_tensor()) return refuse("what it reads has a scale for each channel");
+  if (!a->scaling.per_tensor()) return refuse("its input has a scale for each channel");
   if (!w->scaling.per_tensor() && w->scaling.axis != product->weight_axis)
     return refuse("the scales of its weights are not those of its results");
 

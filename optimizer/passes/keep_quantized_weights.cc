@@ -8,24 +8,28 @@
 // engine file as well. Many rows take less time by f32 weights, which are not converted in every
 // run, and so do few rows if the f32 weights of the whole model stay in a cache
 // (PassOptions::cached_weight_bytes). Exact: kernels multiply by the f32 numbers that Dequantize
-// would give. Not where reduced precision is asked for, which has weights of its own, nor where a
-// target has no kernel for it. Runs after integer_products, which takes products of two dequantized
+// would give. So the layer stays f32 where 16 bits are allowed, which take twice the memory and
+// round the weights again; not where a pattern asks for them. Nor where a target has no kernel for
+// it, as GPUs. Runs after integer_products, which takes products of two dequantized
 // operands, and before lower_quantize, which makes f32 constants of the remaining weights.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {
 
-// For more rows a product by f32 weights takes less time even if they come from memory.
+// For more rows a product by float weights takes less time even if they come from memory.
 constexpr int64_t kMostRows = 8;
+constexpr int64_t kMostRowsBesideHalves = 4;  // where the target computes in 16 bits
 // The part of PassOptions::cached_weight_bytes that a cache shared by all cores holds.
 constexpr double kSharedCache = 8;
 
@@ -53,8 +57,8 @@ ValueId zero_matrix(Graph& graph, const std::string& name, int axis, const Scali
              : add_matrix<uint8_t>(graph, name, DataType::kU8, axis, scaling.zeros, count);
 }
 
-// Of the weights that products multiply by, in whatever form the graph has them.
-double bytes_as_f32(const Graph& graph) {
+// Of the weights that products multiply by, as floats, in whatever form the graph has them.
+double bytes_as_floats(const Graph& graph, bool as_halves) {
   double elements = 0;
   for (const LayerId id : graph.order()) {
     const auto* product = op_as<MatMul>(graph, id);
@@ -65,7 +69,7 @@ double bytes_as_f32(const Graph& graph) {
     if (const Tensor* tensor = graph.constant(weights))
       elements += static_cast<double>(tensor->count());
   }
-  return elements * 4;
+  return elements * (as_halves ? 2 : 4);
 }
 
 // One product by the result of one Dequantize.
@@ -82,13 +86,13 @@ class Keeper {
     const Layer& weights = graph_.layer(dequantize_);
     const Tensor* integers = graph_.constant(weights.inputs[0]);
     if (!integers) return "they are no constant";
-    if (!is_8bit(integers->dtype())) return "they have not 8 bits";
+    if (!is_8bit(integers->dtype())) return "they are not 8 bits wide";
     if (integers->dims().rank() != 2 || integers->count() == 0) return "they are no matrix";
     const ValueId reals = weights.outputs[0];
     for (const ValueId value : {reals, graph_.layer(product_).inputs[0]})
       if (graph_.value(value).type().dtype != DataType::kF32)
         return "the product is not one of f32";
-    if (graph_.is_output(reals)) return "the model gives them as f32";
+    if (graph_.is_output(reals)) return "they are an output of the model";
     for (const LayerId reader : users_of(graph_, reals))
       if (!reads_as_weights(reader, reals)) return "another layer reads them as f32";
     return op_as<Dequantize>(graph_, dequantize_)->block_size > 0 ? why_not_blocks()
@@ -160,24 +164,35 @@ class Keeper {
   int depth_;  // axis of the weights that the sums run along
 };
 
-// Empty if the product is faster by integers; bytes: bytes_as_f32().
+// Whether the product would compute in 16 bits, whose weights take half of the memory.
+bool has_halves(const PassOptions& options) {
+  const PrecisionOptions& precision = options.precision;
+  return (precision.allows(Precision::kF16) && options.native.f16) ||
+         (precision.allows(Precision::kBF16) && options.native.bf16);
+}
+
+// Empty if the product is faster by integers; bytes: bytes_as_floats().
 std::string why_slower(int64_t rows, double bytes, const PassOptions& options) {
-  if (rows > kMostRows) return fmt::format("{} rows take longer by integers", rows);
+  if (rows > (has_halves(options) ? kMostRowsBesideHalves : kMostRows))
+    return fmt::format("{} rows take longer by integers", rows);
   const double cached =
       static_cast<double>(options.cached_weight_bytes) * (rows > 1 ? kSharedCache : 1);
   if (bytes >= cached) return {};
   return fmt::format("those of the model are {:.0f} bytes, which stay in a cache", bytes);
 }
 
-bool keep(Graph& graph, LayerId id, double bytes, PassRun& run) {
+bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisions, PassRun& run) {
   if (!op_as<MatMul>(graph, id) || graph.layer(id).op_input_count != 2) return false;
   const LayerId dequantize = producer(graph, graph.layer(id).inputs[1]);
   if (!op_as<Dequantize>(graph, dequantize)) return false;
-  if (run.options.precision.reduces() || !graph.layer(dequantize).epilogues.empty()) return false;
+  if (!graph.layer(dequantize).epilogues.empty()) return false;
   const auto refuse = [&](std::string_view why) {
     run.refused(graph.layer(id).name, fmt::format("its weights become f32: {}", why));
     return false;
   };
+  const auto asked = precisions.of(graph.layer(id));
+  if (asked && *asked != Precision::kF32)
+    return refuse(fmt::format("{} was asked for", to_string(*asked)));
   const Keeper keeper(graph, id, dequantize);
   std::string why = keeper.why_not();
   if (why.empty()) why = why_slower(keeper.row_count(), bytes, run.options);
@@ -201,10 +216,11 @@ bool keep(Graph& graph, LayerId id, double bytes, PassRun& run) {
 }  // namespace
 
 bool keep_quantized_weights(Graph& graph, PassRun& run) {
-  const double bytes = bytes_as_f32(graph);
+  const double bytes = bytes_as_floats(graph, has_halves(run.options));
+  const LayerPrecisions precisions(run.options.precision.layers);
   bool changed = false;
   for (const LayerId id : graph.order())
-    if (run.may_rewrite()) changed |= keep(graph, id, bytes, run);
+    if (run.may_rewrite()) changed |= keep(graph, id, bytes, precisions, run);
   return changed;
 }
 

@@ -5,7 +5,8 @@
 //
 // Constants are equal if their types and bytes are; layers, if op, epilogues, inputs and the types
 // of the outputs are. The one that runs first stays. Layers that run bodies stay: bodies are not
-// compared. So does Require, whose work is not its output.
+// compared. So does Require, whose work is not its output. Weights stay where other ones may take
+// their place.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "anneal/graph/op/custom_operator.h"
 #include "anneal/optimizer/passes/passes.h"
 
 namespace anneal {
@@ -36,6 +38,7 @@ bool merge_constants(Graph& graph, PassRun& run) {
   const auto visit = [&](ValueId id) {
     const Tensor* tensor = graph.constant(id);
     if (!tensor || !run.may_rewrite()) return;
+    if (run.options.weights_may_change && is_float(tensor->dtype()) && tensor->count() > 1) return;
     const auto [first, is_new] = met.emplace(tensor, id);
     if (is_new || first->second == id) return;
     run.did(graph.value(id).name,
@@ -70,7 +73,9 @@ bool merge_layers(Graph& graph, PassRun& run) {
   bool changed = false;
   for (const LayerId id : graph.order()) {
     const Layer& layer = graph.layer(id);
-    if (std::holds_alternative<Require>(layer.op) || !bodies_of(layer.op).empty()) continue;
+    if (std::holds_alternative<Require>(layer.op) || !bodies_of(layer.op).empty() ||
+        !is_pure(layer.op))
+      continue;
     const uint64_t hash = hash_of(layer);
     const auto [begin, end] = met.equal_range(hash);
     const auto same = std::find_if(begin, end, [&](const auto& each) {

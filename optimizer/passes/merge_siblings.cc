@@ -28,18 +28,12 @@
 #include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/split_fused.h"
 
 namespace anneal {
 namespace {
 
 constexpr int64_t kVectorBytes = 16;
-
-// Of the weights, that output channels or columns lie along.
-int channel_axis(const Op& op, const Tensor& weights) {
-  const auto* product = std::get_if<MatMul>(&op);
-  if (!product) return 0;
-  return weights.dims().rank() - (product->transpose_b ? 2 : 1);
-}
 
 int64_t channels(const Op& op, const Tensor& weights) {
   return weights.dims()[channel_axis(op, weights)];

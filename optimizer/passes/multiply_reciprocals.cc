@@ -7,6 +7,9 @@
 // In programs of Pointwise layers and in epilogues, for f32 constants that are normal numbers as
 // their reciprocals are. Changes numerics: by an ulp, and a quotient in the middle of two whole
 // numbers may then be rounded to the other one. Exact for powers of two.
+// Single numbers stay divided, which takes no time: an ulp of a scale that the model computes
+// (DynamicQuantizeLinear) would move every quotient in the middle of two whole numbers.
+#include <algorithm>
 #include <cmath>
 
 #include "anneal/optimizer/passes/passes.h"
@@ -37,7 +40,15 @@ Program without_divisions(const Program& program) {
       });
 }
 
+bool gives_single_numbers(const Graph& graph, LayerId id) {
+  return std::ranges::all_of(graph.layer(id).outputs, [&](ValueId output) {
+    return std::ranges::all_of(graph.value(output).type().shape,
+                               [&](Size size) { return graph.sizes().range(size).max == 1; });
+  });
+}
+
 bool multiply(Graph& graph, LayerId id, PassRun& run) {
+  if (gives_single_numbers(graph, id)) return false;
   const std::string name = graph.layer(id).name;
   if (!rewrite_programs(graph, id,
                         [](const Program& program) { return without_divisions(program); }))

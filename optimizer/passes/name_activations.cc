@@ -49,6 +49,7 @@ struct Activation {
   std::string_view name;
   double (*value)(double);
   Reg (*spell)(const Speller&, Reg);
+  bool has_corners = false;  // is made of clamps itself
 };
 
 constexpr Activation kActivations[] = {
@@ -70,11 +71,12 @@ constexpr Activation kActivations[] = {
        return s.mul(x, s.apply(Opcode::kSigmoid, s.mul(x, factor)));
      }},
     {"hard-swish", [](double x) { return x * clipped(x + 3, 0, 6) / 6; },
-     [](const Speller& s, Reg x) { return s.mul(s.mul(x, 1.0 / 6), s.clip(s.add(x, 3), 0, 6)); }},
+     [](const Speller& s, Reg x) { return s.mul(s.mul(x, 1.0 / 6), s.clip(s.add(x, 3), 0, 6)); },
+     true},
     {"hard-sigmoid", [](double x) { return clipped(x + 3, 0, 6) / 6; },
-     [](const Speller& s, Reg x) { return s.mul(s.clip(s.add(x, 3), 0, 6), 1.0 / 6); }},
+     [](const Speller& s, Reg x) { return s.mul(s.clip(s.add(x, 3), 0, 6), 1.0 / 6); }, true},
     {"hard-sigmoid", [](double x) { return clipped(0.2 * x + 0.5, 0, 1); },
-     [](const Speller& s, Reg x) { return s.clip(s.add(s.mul(x, 0.2), 0.5), 0, 1); }},
+     [](const Speller& s, Reg x) { return s.clip(s.add(s.mul(x, 0.2), 0.5), 0, 1); }, true},
     {"Mish", [](double x) { return x * std::tanh(softplus(x)); },
      // tanh(log(1 + e)) is (e*e + 2*e) / (e*e + 2*e + 2), and 1 long before x is 20.
      [](const Speller& s, Reg x) {
@@ -157,9 +159,11 @@ class Finder {
       else if (reg > source)
         evaluate_at(reg, values, varies);
       if (!varies[reg] || one.type != RegisterType::kF32) continue;
-      if (is_guarded(source, reg)) continue;
+      const Guard guard = guard_of(source, reg);
+      if (guard == Guard::kChoice) continue;
       for (const Activation& activation : kActivations)
-        if (follows(at_, values[reg], activation.value))
+        if ((guard == Guard::kNone || activation.has_corners) &&
+            follows(at_, values[reg], activation.value))
           found.push_back({reg, source, &activation});
     }
     return found;
@@ -167,8 +171,11 @@ class Finder {
 
  private:
   // Differences that no sample of values shows but the author intended: a choice, a clamp at a
-  // fractional number, a number too small to be part of an activation.
-  bool is_guarded(size_t source, size_t reg) const {
+  // fractional number, a number too small to be part of an activation. A clamp at another number
+  // but 0 is part of functions with corners, and intended around others.
+  enum class Guard : uint8_t { kNone, kClamp, kChoice };
+  Guard guard_of(size_t source, size_t reg) const {
+    Guard guard = Guard::kNone;
     std::vector<bool> needed(code_.size());
     needed[reg] = true;
     for (size_t i = reg + 1; i-- > source + 1;) {
@@ -181,7 +188,7 @@ class Finder {
         case Opcode::kEqual:
         case Opcode::kLess:
         case Opcode::kLessEqual:
-          return true;
+          return Guard::kChoice;
         default:
           break;
       }
@@ -192,10 +199,11 @@ class Finder {
         if (operand.opcode != Opcode::kConstant || operand.type != RegisterType::kF32) continue;
         const float number = std::abs(Scalar{operand.immediate}.as<float>());
         if ((number != 0 && number < kLeastNumber) || (clamps && number != std::trunc(number)))
-          return true;
+          return Guard::kChoice;
+        if (clamps && number != 0) guard = Guard::kClamp;
       }
     }
-    return false;
+    return guard;
   }
 
   void evaluate_at(size_t reg, std::vector<std::vector<Scalar>>& values,

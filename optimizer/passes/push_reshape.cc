@@ -16,6 +16,7 @@
 #include <algorithm>
 #include <set>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/optimizer/analysis/axis_map.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"

@@ -262,10 +262,10 @@ bool push_transpose_at(Graph& graph, LayerId id, PassRun& run) {
   ValueId result = rewrite.add("moved", pushed->op, given);
   if (!vanishes) result = rewrite.transpose(result, pushed->behind);
   if (!rewrite.finish(result)) return false;
-  run.did(name,
-          vanishes ? "what it reads need not be transposed"
-                   : "is transposed after it instead of before it",
-          saved);
+  run.did(
+      name,
+      vanishes ? "its input need not be transposed" : "is transposed after it instead of before it",
+      saved);
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -84,7 +85,9 @@ class Widener {
 
   bool visit(LayerId id) {
     const Layer layer = graph_.layer(id);
-    if (!bodies_of(layer.op).empty() || std::holds_alternative<BitCast>(layer.op)) return false;
+    if (!bodies_of(layer.op).empty() || std::holds_alternative<BitCast>(layer.op) ||
+        std::holds_alternative<Custom>(layer.op))
+      return false;
     if (const auto* pointwise = std::get_if<Pointwise>(&layer.op)) {
       const Program& program = pointwise->program;
       const ValueId input = layer.inputs[0], output = layer.outputs[0];
@@ -118,7 +121,7 @@ class Widener {
 
   static Tensor as_f32(const Tensor& tensor) {
     NewTensor fresh = allocate_tensor(DataType::kF32, tensor.dims());
-    const TensorView from = tensor.view();
+    const ConstTensorView from = tensor.view();
     const int64_t elements = tensor.count();
     for (int64_t i = 0; i < elements; ++i)
       store_scalar(DataType::kF32, load_scalar(from.dtype, from.data + 2 * i),

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/optimizer/analysis/query.h"
 

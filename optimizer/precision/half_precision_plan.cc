@@ -7,6 +7,8 @@
 #include <map>
 #include <unordered_set>
 
+#include "anneal/core/dtype_kinds.h"
+#include "anneal/graph/op/custom_operator.h"
 #include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/half_weights.h"
@@ -25,6 +27,14 @@ constexpr float kSoftmaxError = 0x1p-6f;
 // A product with fewer weights is not worth a step that casts what it reads.
 constexpr int64_t kWeightsWorthACast = 1 << 20;
 
+// Whether it is an operator from outside with kernels for f16 or bf16.
+bool takes_half(const Op& op) {
+  const auto* custom = std::get_if<Custom>(&op);
+  if (!custom || !custom->definition) return false;
+  const CustomOperator::Description& description = custom->definition->description();
+  return description.takes_f16 || description.takes_bf16;
+}
+
 }  // namespace
 
 HalfRole role_of(const Graph& graph, LayerId id) {
@@ -33,6 +43,7 @@ HalfRole role_of(const Graph& graph, LayerId id) {
     const DataType dtype = graph.value(layer.inputs[i]).type().dtype;
     return dtype == DataType::kF32 || is_half(dtype);
   };
+  if (takes_half(layer.op)) return HalfRole::kProduct;
   const HalfRole role = *traits_of(layer.op).half;
   if (const auto* pool = std::get_if<Pool>(&layer.op)) {
     if (pool->with_indices) return HalfRole::kFixed;
@@ -46,6 +57,11 @@ HalfRole role_of(const Graph& graph, LayerId id) {
 
 DataInputs data_inputs(const Layer& layer) {
   DataInputs result;
+  if (takes_half(layer.op)) {
+    for (size_t i = 0; i < layer.inputs.size(); ++i)
+      if (layer.inputs[i] != ValueId::kNone) result.data.push_back(i);
+    return result;
+  }
   const OpTraits& traits = traits_of(layer.op);
   const Program* program = program_of(layer.op);
   const bool has_program = program && !program->empty();
@@ -78,9 +94,10 @@ struct HalfChoice {
 class Chooser {
  public:
   Chooser(const Graph& graph, const PrecisionOptions& options, DefaultHalf by_default,
-          const NeedAnalysis& needs)
+          const NativeHalves& native, const NeedAnalysis& needs)
       : graph_(graph),
         options_(options),
+        native_(native),
         by_default_(std::move(by_default)),
         asked_(options.layers),
         order_(graph.order()),
@@ -169,8 +186,8 @@ class Chooser {
       if (layer.inputs.empty() || !is_f32(layer.inputs[0])) continue;
       const ValueId x = layer.inputs[0];
       if (std::holds_alternative<Normalize>(layer.op) && !mark(x).is_known)
-        range_ends(x, fmt::format("it is normalized, and without a calibration table nothing says "
-                                  "how large \"{}\" becomes",
+        range_ends(x, fmt::format("it is normalized, and without a calibration table the magnitude "
+                                  "of \"{}\" is unknown",
                                   name_of(x)));
       if (std::holds_alternative<Softmax>(layer.op)) mark_softmax_input(x);
     }
@@ -196,8 +213,7 @@ class Chooser {
     const float ulps = half == DataType::kBF16 ? 0x1p-8f : 0x1p-11f;
     if (seen < 0)
       of.imprecise = fmt::format(
-          "softmax reads \"{}\", and without a calibration table nothing "
-          "says how large it becomes",
+          "softmax reads \"{}\", whose magnitude is unknown without a calibration table",
           name_of(x));
     else if (std::exp2(std::floor(std::log2(std::max(seen, 1e-30f)))) * ulps > kSoftmaxError)
       of.imprecise = fmt::format("softmax reads \"{}\", which reached {:g}", name_of(x), seen);
@@ -282,8 +298,8 @@ class Chooser {
       of.growth = now;
       if (now.any() && of.out_of_range.empty())
         of.out_of_range = fmt::format(
-            "\"{}\" may leave the range of f16, and without a "
-            "calibration table nothing says that it does not",
+            "\"{}\" may leave the range of f16: its magnitude is unknown without a calibration "
+            "table",
             name_of(output));
     }
     return changed;
@@ -371,8 +387,8 @@ class Chooser {
       Mark& of = mark(value);
       if (of.guessed.empty() && !of.is_known && needs_.expected(value) > kMostF16)
         of.guessed = fmt::format(
-            "\"{}\" may exceed the range of f16, judged by the magnitudes of its operands, and "
-            "without a calibration table nothing says that it does not",
+            "\"{}\" may exceed the range of f16, judged by the magnitudes of its operands: its "
+            "magnitude is unknown without a calibration table",
             name_of(value));
     };
     for (const ValueId input : graph_.inputs()) guess(input);
@@ -395,9 +411,27 @@ class Chooser {
     storage_.reasons.push_back({graph_.layer(id).name, std::move(text)});
   }
 
+  // Why an operator from outside stays f32; empty: it takes the type.
+  std::string why_not_outside(const Custom& op, const Layer& layer, DataType half) {
+    if (!op.definition->description().takes(half))
+      return fmt::format("its library has no kernel for {}", to_string(half));
+    if (!native_.has(half))
+      return fmt::format("the target does not compute in {}", to_string(half));
+    if (std::ranges::none_of(layer.inputs, [&](ValueId input) { return is_f32(input); }))
+      return "it reads no f32";
+    for (const ValueId output : layer.outputs) {
+      if (graph_.is_output(output)) return "it gives an output of the model";
+      if (is_f32(output) && !mark(output).imprecise.empty()) return mark(output).imprecise;
+    }
+    return {};
+  }
+
   void choose_product(LayerId id) {
     const Layer& layer = graph_.layer(id);
     const std::vector<size_t> data = data_inputs(layer).data;
+    if (const auto* custom = std::get_if<Custom>(&layer.op); custom && is_half(halves_[id]))
+      if (const std::string why = why_not_outside(*custom, layer, halves_[id]); !why.empty())
+        return stays(id, "stays f32: " + why);
     for (const size_t i : data)
       if (const DataType today = type(layer.inputs[i]).dtype; is_half(today)) {
         storage_.products[id] = today;
@@ -406,7 +440,7 @@ class Chooser {
     const DataType half = halves_[id];
     if (!is_half(half)) {
       if (asked_.of(layer) == Precision::kF32 && options_.allows_half())
-        stays(id, "is f32, as was asked");
+        stays(id, "is f32, as requested");
       return;
     }
     const bool is_free = !asked_.of(layer);
@@ -511,6 +545,7 @@ class Chooser {
 
   const Graph& graph_;
   const PrecisionOptions& options_;
+  const NativeHalves native_;
   const DefaultHalf by_default_;
   LayerPrecisions asked_;
   std::vector<LayerId> order_;
@@ -536,18 +571,18 @@ HalfStorage choose_storage(const Graph& graph, const PrecisionOptions& options,
                    {bf16  ? DataType::kBF16
                     : f16 ? DataType::kF16
                           : DataType::kF32},
-                   needs)
+                   native, needs)
         .run()
         .storage;
-  HalfChoice first = Chooser(graph, options, {DataType::kF16}, needs).run();
+  HalfChoice first = Chooser(graph, options, {DataType::kF16}, native, needs).run();
   if (first.beyond_f16.empty()) return std::move(first.storage);
   // Where most products take bf16, casts between them and the others would cost more than the
   // digits of f16 are worth.
   const auto products = static_cast<size_t>(std::ranges::count_if(
       first.beyond_f16, [&](LayerId id) { return role_of(graph, id) == HalfRole::kProduct; }));
   if (2 * products > first.free_products)
-    return Chooser(graph, options, {DataType::kBF16}, needs).run().storage;
-  return Chooser(graph, options, {DataType::kF16, std::move(first.beyond_f16)}, needs)
+    return Chooser(graph, options, {DataType::kBF16}, native, needs).run().storage;
+  return Chooser(graph, options, {DataType::kF16, std::move(first.beyond_f16)}, native, needs)
       .run()
       .storage;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/query.h"
 
@@ -44,16 +45,21 @@ bool NeedSeeds::is_quantization(int node) const {
 
 bool NeedSeeds::is_index(int node) const {
   std::unordered_set<int> seen;
-  return indexes(node, seen);
+  return indexes(node, Tables::kAll, seen);
+}
+
+bool NeedSeeds::is_code(int node) const {
+  std::unordered_set<int> seen;
+  return indexes(node, Tables::kConstant, seen);
 }
 
 // By way of casts, sums, products and movement.
-bool NeedSeeds::indexes(int node, std::unordered_set<int>& seen) const {
+bool NeedSeeds::indexes(int node, Tables tables, std::unordered_set<int>& seen) const {
   constexpr size_t kMost = 64;  // nodes; an index is made close to its reader
   return std::ranges::any_of(flow_[node].users, [&](int user) {
     const FlowNode& of = flow_[user];
     const auto follow = [&] {
-      return seen.size() < kMost && seen.insert(user).second && indexes(user, seen);
+      return seen.size() < kMost && seen.insert(user).second && indexes(user, tables, seen);
     };
     if (of.kind == FlowNode::Kind::kInstruction) {
       switch (of.one.opcode) {
@@ -74,9 +80,11 @@ bool NeedSeeds::indexes(int node, std::unordered_set<int>& seen) const {
     if (std::holds_alternative<Reduce>(op)) return follow();
     if (*traits_of(op).half != HalfRole::kMoves) return false;
     const auto& data = *traits_of(op).data;
+    const bool is_table =
+        tables == Tables::kAll || (of.operands[0] >= 0 && is_constant(of.operands[0]));
     for (size_t i = 0; i < of.operands.size(); ++i) {
       if (of.operands[i] != node) continue;
-      if (!data.contains(i) || follow()) return true;
+      if (data.contains(i) ? follow() : is_table) return true;
     }
     return false;
   });
@@ -328,6 +336,47 @@ std::pair<int, int> NeedSeeds::difference(int node) const {
     }
   }
   return {-1, -1};
+}
+
+NeedSeeds::Origin NeedSeeds::origin_of(int node) const {
+  Origin origin{node};
+  for (int depth = kDepth; depth > 0; --depth) {
+    const FlowNode& of = flow_[origin.node];
+    if (of.operands.empty() || of.operands[0] < 0) break;
+    if (of.kind == FlowNode::Kind::kOp) {
+      const Op& op = flow_.graph().layer(of.layer).op;
+      const auto* reduce = std::get_if<Reduce>(&op);
+      const auto* pool = std::get_if<Pool>(&op);
+      const bool is_mean =
+          (reduce && (reduce->kind == ReduceKind::kMean || reduce->kind == ReduceKind::kSum)) ||
+          (pool && pool->kind == PoolKind::kAverage);
+      if (!is_mean && *traits_of(op).half != HalfRole::kMoves) break;
+      origin.node = of.operands[0];
+      origin.is_mean |= is_mean;
+      continue;
+    }
+    const int a = of.operands[0], b = of.operands.size() > 1 ? of.operands[1] : a;
+    const Opcode opcode = of.one.opcode;
+    const bool is_product = opcode == Opcode::kMul;
+    const bool keeps =
+        opcode == Opcode::kNeg || opcode == Opcode::kCast || opcode == Opcode::kRound;
+    if (!keeps && !(is_product && (a == b || is_constant(a) || is_constant(b))) &&
+        !((opcode == Opcode::kDiv || opcode == Opcode::kPow) && is_constant(b)))
+      break;
+    origin.is_scaled |= !keeps;
+    origin.node = is_product && is_constant(a) ? b : a;
+  }
+  return origin;
+}
+
+std::pair<int, int> NeedSeeds::centered(int node) const {
+  const FlowNode& of = flow_[node];
+  const int a = of.operands[0], b = of.operands[1];
+  if (is_instruction(node, Opcode::kAdd) && !is_negated(a) && !is_negated(b)) return {-1, -1};
+  const Origin left = origin_of(a), right = origin_of(b);
+  const bool is_own = left.node == right.node && (left.is_mean || right.is_mean ||
+                                                  (a != b && !left.is_scaled && !right.is_scaled));
+  return is_own && !facts_[left.node].is_feature ? std::pair(a, b) : std::pair(-1, -1);
 }
 
 }  // namespace anneal

@@ -18,6 +18,8 @@ class NeedSeeds {
   // For a comparison or a number that becomes an integer: whether it is an index of a table,
   // perhaps after counting.
   bool is_index(int node) const;
+  // Whether it is an index of a constant table, such as the codes of a quantizer.
+  bool is_code(int node) const;
   // The values whose squares or magnitudes the argument of a logarithm sums, where that is the
   // result of a product: digits that the product loses are lost to the smallest sums.
   std::vector<int> squared(int node) const;
@@ -35,17 +37,29 @@ class NeedSeeds {
   // The two sides of the difference that this is, by way of clamps, addends and factors; twice the
   // result of a product that is taken from a constant; -1, -1 if it is none.
   std::pair<int, int> difference(int node) const;
+  // For a sum: the two sides of a difference from numbers of the same kind, which may differ
+  // little: from the mean, as in p - mean(p) and mean(p^2) - mean(p)^2, or from a neighbour, as in
+  // slices. -1, -1 of other sums, and of features, which are of the size of their differences.
+  std::pair<int, int> centered(int node) const;
 
  private:
   bool is_constant(int node) const;
   bool is_instruction(int node, Opcode opcode) const;
   bool is_output(int node) const;
   bool is_negated(int node) const;
+  // What a number is a part, a multiple, a square or a mean of.
+  struct Origin {
+    int node = -1;
+    bool is_mean = false;
+    bool is_scaled = false;
+  };
+  Origin origin_of(int node) const;
   // Whether `from` is made of `target`, within few operations.
   bool is_made_of(int from, int target, int depth = 6) const;
   bool branches_by(int node, int compared, int depth) const;
   bool ends_in_quantization(int node, bool clamped, int depth) const;
-  bool indexes(int node, std::unordered_set<int>& seen) const;
+  enum class Tables : uint8_t { kAll, kConstant };
+  bool indexes(int node, Tables tables, std::unordered_set<int>& seen) const;
   void add_squared(int node, int depth, std::vector<int>& found) const;
   bool tames(int node, int argument, int depth) const;
   bool joins(int node, int argument, int depth) const;

@@ -1,4 +1,5 @@
 #include "anneal/optimizer/precision/number_range.h"
+#include "anneal/core/dtype_kinds.h"
 
 #include <algorithm>
 #include <cmath>

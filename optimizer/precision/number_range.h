@@ -2,6 +2,7 @@
 #pragma once
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/tensor.h"
 #include "anneal/graph/program/program.h"
 

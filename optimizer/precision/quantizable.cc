@@ -33,7 +33,7 @@ std::string why_not_quantizable(const Graph& graph, LayerId id) {
     if (const DataType dtype = graph.value(operand).type().dtype; dtype != DataType::kF32)
       return fmt::format("an operand is {}, not f32", to_string(dtype));
   if (op_as<Dequantize>(graph, producer(graph, weights)))
-    return "the model brings quantized weights, but no quantized data for them";
+    return "the model has quantized weights, but its data is not quantized";
   if (!graph.constant(weights))
     return graph.constant(data) ? "its constant is on the left" : "both operands are computed";
   return graph.constant(data) ? "both operands are constant" : "";
@@ -143,7 +143,7 @@ void check_precision(const PassOptions& options, const Graph& model) {
                         });
   if (is_lower && options.exact)
     fail(ErrorCode::kInvalidArgument,
-         "reduced precision and exact results exclude each other: ask for one");
+         "reduced precision and exact results exclude each other: request only one");
   if (const std::string* pattern = layers.unmatched(model))
     fail(ErrorCode::kInvalidArgument,
          fmt::format("layer pattern \"{}\" matches no layer of the model: a pattern is a regular "

@@ -165,7 +165,7 @@ Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataTy
 }
 
 std::vector<double> weight_scales(const Tensor& weights, const ChannelWeights& layout,
-                                  DataType half) {
+                                  DataType half, bool may_be_ones) {
   const auto inner = static_cast<size_t>(layout.inner);
   std::vector<double> scales;
   if (layout.outer != 1) return scales;
@@ -182,8 +182,8 @@ std::vector<double> weight_scales(const Tensor& weights, const ChannelWeights& l
     if (!std::ranges::all_of(channel, fits)) return {};
     scales.push_back(scale_for(channel, half));
   }
-  if (std::ranges::all_of(scales, [](double scale) { return scale == 1; })) return {};
-  return scales;
+  const bool are_ones = std::ranges::all_of(scales, [](double scale) { return scale == 1; });
+  return are_ones && !may_be_ones ? std::vector<double>() : scales;
 }
 
 }  // namespace anneal

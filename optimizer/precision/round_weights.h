@@ -20,7 +20,8 @@ Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataTy
 // more than 64 weights, some of which every scale rounds badly, or a weight that is no finite
 // number of `half`. Products with numbers of `half` are numbers of f32, and so finite for weights
 // that were divided and rounded. REQUIRES: as above
+// may_be_ones: scales that are all 1 are given, too, so that other weights may have others.
 std::vector<double> weight_scales(const Tensor& weights, const ChannelWeights& layout,
-                                  DataType half);
+                                  DataType half, bool may_be_ones = false);
 
 }  // namespace anneal

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/core/dtype_kinds.h"
+#include "anneal/graph/op/custom_operator.h"
 #include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/need_seeds.h"
@@ -107,11 +109,17 @@ class NeedFinder {
   }
   void cancel(int reader, int operand, std::string_view does) {
     if (!takes(operand)) return;
-    const auto [a, b] = seeds_.difference(operand);
-    if (a < 0) return;
-    const int from = seed(reader, operand, does, "is a difference that may lose its digits");
-    for (const int side : {a, b})
+    if (const auto sides = seeds_.difference(operand); sides.first >= 0)
+      cancel(sides, seed(reader, operand, does, "is a difference that may lose its digits"));
+  }
+  void cancel(std::pair<int, int> sides, int from) {
+    for (const int side : {sides.first, sides.second})
       if (takes(side) && needs(side).cancels < 0) needs(side).cancels = from;
+  }
+  void center(int node) {
+    if (const auto sides = seeds_.centered(node); takes(node) && sides.first >= 0)
+      cancel(sides,
+             seed(node, sides.first, "takes the mean or a neighbour from", "may lose its digits"));
   }
 
   // For a spectrum, whose smallest numbers are sums that cancel.
@@ -156,7 +164,7 @@ class NeedFinder {
         if (seeds_.is_quantization(node)) return;
         return limit(node, a, 0, "makes integers of");
       case Opcode::kSaturate:
-        if (size_of(static_cast<DataType>(here.one.immediate)) > 2)
+        if (size_of(static_cast<DataType>(here.one.immediate)) > 2 || seeds_.is_index(node))
           limit(node, a, 0, "makes integers of");
         return;
       case Opcode::kCeil:
@@ -176,7 +184,9 @@ class NeedFinder {
       case Opcode::kLessEqual:
         if (seeds_.is_branch(node)) return;
         for (const int operand : {a, b})
-          if (seeds_.is_index(node))
+          if (here.one.opcode == Opcode::kEqual)
+            limit(node, operand, 0, "looks for an equal number in");
+          else if (seeds_.is_index(node))
             limit(node, operand, 0, "makes an index of a comparison of");
           else
             decide(node, operand, "compares");
@@ -215,8 +225,9 @@ class NeedFinder {
       case Opcode::kErf:
       case Opcode::kSigmoid:
       case Opcode::kAtan:
-        if (facts_[a].is_of_product) return pass_decision(of, a);
-        return pass(of, a, 1.2);
+        if (!facts_[a].is_of_product) return pass(of, a, 1.2);
+        if (of.direct.most == 0) tighten(needs(a).direct, 0, of.direct.seed);
+        return pass_decision(of, a);
       case Opcode::kMul:
         if (a == b) return pass(of, a, 2 * magnitude(a));
         pass(of, a, magnitude(b));
@@ -225,6 +236,11 @@ class NeedFinder {
         pass(of, a, slope_of_quotient());
         cancel(node, b, "divides by");
         return pass(of, b, kNoLimit);
+      case Opcode::kAdd:
+      case Opcode::kSub:
+        center(node);
+        pass(of, a, 1);
+        return pass(of, b, 1);
       case Opcode::kSelect:
         pass(of, here.operands[1], 1);
         return pass(of, here.operands[2], 1);
@@ -277,6 +293,7 @@ class NeedFinder {
     } else if (role == HalfRole::kProduct) {
       visit_product(here, layer, of);
     } else if (std::holds_alternative<Softmax>(layer.op)) {
+      if (of.direct.most == 0 && takes(x)) tighten(needs(x).direct, 0, of.direct.seed);
       pass_decision(of, x);
     } else if (std::holds_alternative<Pool>(layer.op) || std::holds_alternative<Resize>(layer.op)) {
       pass(of, x, 1);
@@ -287,6 +304,8 @@ class NeedFinder {
     } else if (const auto* top = std::get_if<TopK>(&layer.op)) {
       decide(node, x, top->largest ? "selects the largest of" : "selects the smallest of");
       if (here.output == 0 && top->of == TopKOf::kValues) pass(of, x, 1);
+    } else if (std::holds_alternative<ArgReduce>(layer.op) && seeds_.is_code(node)) {
+      limit(node, x, 0, "makes an index of a table of the place of the largest or smallest of");
     } else if (std::holds_alternative<ArgReduce>(layer.op) ||
                std::holds_alternative<NonZero>(layer.op) ||
                std::holds_alternative<Unique>(layer.op)) {
@@ -309,6 +328,9 @@ class NeedFinder {
       pass(of, here.operands[2], 1);
     } else if (std::holds_alternative<BitCast>(layer.op)) {
       limit(node, x, 0, "takes the bits of");
+    } else if (const auto* custom = std::get_if<Custom>(&layer.op)) {
+      if (custom->definition && custom->definition->description().takes_rounded) return;
+      for (const int operand : here.operands) decide(node, operand, "is of a library and reads");
     } else if (here.output == 0) {
       visit_bodies(here, layer);
     }
@@ -503,7 +525,7 @@ double NeedAnalysis::expected(ValueId value) const {
 std::string NeedAnalysis::text(int seed, double error, std::string_view subject) const {
   const std::string& of = seeds_[static_cast<size_t>(seed)];
   return std::isfinite(error) ? fmt::format("{}; {} may be off by {:.2g}", of, subject, error)
-                              : fmt::format("{}; nothing says how large {} becomes", of, subject);
+                              : fmt::format("{}; the magnitude of {} is unknown", of, subject);
 }
 
 std::string NeedAnalysis::why_not_stored(ValueId value, NumberRounding rounding,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/channel_weights.h"
 #include "anneal/optimizer/analysis/query.h"

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/optimizer/precision.h"
 #include "anneal/optimizer/precision/number_range.h"
 #include "anneal/optimizer/precision/value_flow.h"

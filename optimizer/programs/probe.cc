@@ -44,6 +44,23 @@ std::vector<double> run_at(const Program& program, std::span<const double> input
   return results;
 }
 
+bool compares_inputs(const Program& program, const std::vector<bool>& by_input) {
+  const auto code = program.code();
+  std::vector<bool> depends(code.size());
+  for (size_t reg = 0; reg < code.size(); ++reg) {
+    const Instruction& one = code[reg];
+    if (one.opcode == Opcode::kInput) depends[reg] = by_input[one.immediate];
+    for (int i = 0; i < operand_count(one.opcode); ++i) {
+      const uint16_t operand = one.operands[static_cast<size_t>(i)];
+      if (!depends[operand]) continue;
+      depends[reg] = true;
+      const bool gives_bool = one.type == RegisterType::kBool || one.opcode == Opcode::kSign;
+      if (gives_bool && code[operand].type != RegisterType::kBool) return true;
+    }
+  }
+  return false;
+}
+
 double Probes::next(double low, double high) {
   // splitmix64
   uint64_t mixed = state_ += 0x9e3779b97f4a7c15;

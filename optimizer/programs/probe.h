@@ -12,6 +12,11 @@ namespace anneal {
 // REQUIRES: no index().
 std::vector<double> run_at(const Program& program, std::span<const double> inputs);
 
+// Whether the program compares one of these inputs, or what it computes from them, takes its sign
+// or makes a bool of it. Probes are equal to nothing, and meet no narrow range, so they do not show
+// what the program computes there. by_input: which inputs.
+bool compares_inputs(const Program& program, const std::vector<bool>& by_input);
+
 // Numbers in [low, high), the same on every machine; no two sequences are alike.
 class Probes {
  public:

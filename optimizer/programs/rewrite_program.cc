@@ -133,6 +133,7 @@ bool rewrite_programs(Graph& graph, LayerId id, FunctionRef<Program(const Progra
     program = std::move(other);
   };
   if (auto* pointwise = std::get_if<Pointwise>(&added.op)) apply(pointwise->program);
+  if (auto* attention = std::get_if<Attention>(&added.op)) apply(attention->score);
   for (Program& epilogue : added.epilogues) apply(epilogue);
   if (!changed) return false;
   graph.replace_layer(id, graph.add(std::move(added)));

@@ -33,8 +33,8 @@ Program without_half_rounding(const Program& program);
 // Where `may_drop` says so of the register.
 Program without_half_rounding(const Program& program, FunctionRef<bool(size_t reg)> may_drop);
 
-// Puts a layer with other programs, Pointwise or epilogues, in the place of the layer if `rewrite`
-// changes any. REQUIRES: it keeps the types of inputs and results.
+// Puts a layer with other programs, Pointwise, score or epilogues, in the place of the layer if
+// `rewrite` changes any. REQUIRES: it keeps the types of inputs and results.
 bool rewrite_programs(Graph& graph, LayerId id, FunctionRef<Program(const Program&)> rewrite);
 
 // Without the inputs that no instruction reads, in the program and the list of values beside it;

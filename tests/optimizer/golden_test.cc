@@ -15,6 +15,7 @@
 #include <random>
 #include <sstream>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/error.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/graph/text/text.h"

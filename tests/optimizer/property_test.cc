@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/error.h"
 #include "anneal/graph/text/text.h"
 #include "anneal/optimizer/bisect.h"

@@ -11,8 +11,8 @@ enum class Flavour : uint8_t {
   kTame,       // values stay below about 100, and every function is continuous, so that rounding
                // differences stay small
   kNonFinite,  // the same, with NaN and infinities among them and functions that ask for them
-  kAnyValues,  // NaN, infinities, huge numbers and zeros of both signs, and functions that tell
-               // them from each other
+  kAnyValues,  // NaN, infinities, huge numbers and zeros of both signs, and functions that
+               // distinguish them
   kOpenSizes,  // tame numbers; axes of inputs are N or W, and layers compute with these
   kBatch,      // tame numbers; axis 0 of inputs is 4, and there is one output
 };

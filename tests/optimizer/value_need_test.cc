@@ -49,10 +49,122 @@ TEST(ValueNeed, AnglesAreCarriedThroughMovementAndProducts) {
   EXPECT_THAT(needs, HasSubstr("value f: "));
   EXPECT_THAT(needs,
               HasSubstr("product a: layer \"s\" takes the sine of \"c\", which may be off by "
-                        "0.0039 at most; nothing says how large the product"));
+                        "0.0039 at most; the magnitude of the product"));
   EXPECT_THAT(needs, HasSubstr("value c: "));
   EXPECT_THAT(needs, ::testing::Not(HasSubstr("value s: ")));
   EXPECT_THAT(needs, ::testing::Not(HasSubstr("product y: ")));
+}
+
+TEST(ValueNeed, ProductsLessTheirOwnMeanKeepTheirDigits) {
+  const std::string needs = needs_of(R"G(graph g(x: f32[4,2], z: f32[4,2])
+  const w: f32[2,2] = {1, 2, 3, 4}
+  const one: i64[1] = {1}
+  p = MatMul(x, w)
+  m = Reduce(p, one) kind=mean
+  d = Pointwise(p, m) program="(f32,f32)->(f32) sub($0,$1)"
+  e = MatMul(d, w)
+  q = Pointwise(x, z) program="(f32,f32)->(f32) mul($0,$1)"
+  h = Pointwise(q) program="(f32)->(f32) mul($0,2f32)"
+  n = Reduce(q, one) kind=sum
+  f = Pointwise(h, n) program="(f32,f32)->(f32) add($0,mul($1,-0.25f32))"
+  y = MatMul(f, w)
+  return e, y
+)G");
+  EXPECT_THAT(
+      needs,
+      HasSubstr("product p: layer \"d\" takes the mean or a neighbour from \"p\", which may lose"));
+  EXPECT_THAT(needs, HasSubstr("value m: "));
+  EXPECT_THAT(needs, HasSubstr("value h: layer \"f\" takes the mean or a neighbour from"));
+  EXPECT_THAT(needs, HasSubstr("value q: "));
+  EXPECT_THAT(needs, ::testing::Not(HasSubstr("product e: ")));
+  EXPECT_THAT(needs, ::testing::Not(HasSubstr("value f: ")));
+}
+
+TEST(ValueNeed, DifferencesOfNeighboursKeepTheirDigits) {
+  const auto needs = [](const std::string& program) {
+    return needs_of(R"G(graph g(x: f32[4,2])
+  const w: f32[2,2] = {1, 2, 3, 4}
+  p = MatMul(x, w)
+  a = Slice(p, i64{1}, i64{4}, i64{0}, i64{1})
+  b = Slice(p, i64{0}, i64{3}, i64{0}, i64{1})
+  d = Pointwise(a, b) program=")G" +
+                    program + R"G("
+  return d
+)G");
+  };
+  EXPECT_THAT(needs("(f32,f32)->(f32) sub($0,$1)"), HasSubstr("product p: "));
+  EXPECT_THAT(needs("(f32,f32)->(f32) add($0,neg($1))"), HasSubstr("product p: "));
+  EXPECT_EQ(needs("(f32,f32)->(f32) add($0,$1)"), "");
+  // A rotation, where factors are of any sign.
+  EXPECT_EQ(needs("(f32,f32)->(f32) sub(mul($0,0.8f32),mul($1,0.6f32))"), "");
+}
+
+TEST(ValueNeed, EqualNumbersAreExactAndOthersStoredExactly) {
+  const auto needs = [](const std::string& test) {
+    return needs_of(R"G(graph g(x: f32[4,2])
+  const w: f32[2,2] = {1001, 1002, 1003, 1004}
+  p = MatMul(x, w)
+  e = Pointwise(p) program="(f32)->(bool) )G" +
+                    test + R"G("
+  return e
+)G");
+  };
+  EXPECT_THAT(needs("eq($0,1003f32)"), HasSubstr("product p: layer \"e\" looks for an equal"));
+  EXPECT_THAT(needs("lt($0,1003f32)"), ::testing::Not(HasSubstr("product p: ")));
+  EXPECT_THAT(needs("lt($0,1003f32)"), HasSubstr("value p: "));
+}
+
+TEST(ValueNeed, CodesOfAConstantTableAreExact) {
+  const auto needs = [](const std::string& table) {
+    return needs_of(R"G(graph g(x: f32[4,2], t: f32[2,3])
+  const w: f32[2,2] = {1, 2, 3, 4}
+  const codes: f32[2,3] = {1, 2, 3, 4, 5, 6}
+  p = MatMul(x, w)
+  i = ArgReduce(p) largest=true axis=1 keepdims=false select_last=false
+  y = Gather()G" + table +
+                    R"G(, i) axis=0
+  return y
+)G");
+  };
+  EXPECT_THAT(needs("codes"), HasSubstr("product p: layer \"i\" makes an index of a table"));
+  EXPECT_THAT(needs("t"), ::testing::Not(HasSubstr("product p: ")));
+}
+
+TEST(ValueNeed, MeansOfOthersAndOfFeaturesLoseNothing) {
+  EXPECT_EQ(needs_of(R"G(graph g(x: f32[4,2])
+  const w: f32[2,2] = {1, 2, 3, 4}
+  const one: i64[1] = {1}
+  p = MatMul(x, w)
+  m = Reduce(x, one) kind=mean
+  d = Pointwise(p, m) program="(f32,f32)->(f32) sub($0,$1)"
+  r = Pointwise(p) program="(f32)->(f32) max($0,0f32)"
+  n = Reduce(r, one) kind=mean
+  e = Pointwise(r, n) program="(f32,f32)->(f32) sub($0,$1)"
+  return d, e
+)G"),
+            "");
+}
+
+TEST(ValueNeed, IndicesMadeOfASigmoidNeedItsArgument) {
+  const auto needs = [](const std::string& program, const std::string& reader) {
+    return needs_of(R"G(graph g(x: f32[4,2])
+  const w: f32[2,2] = {1, 2, 3, 4}
+  const table: f32[4] = {1, 2, 3, 4}
+  const zero: i64[1] = {0}
+  p = MatMul(x, w)
+  q = Pointwise(p) program=")G" +
+                    program + R"G("
+  i = Pointwise(q) program="(u8)->(i64) i64($0)"
+)G" + reader);
+  };
+  const std::string gathers = "  y = Gather(table, i) axis=0\n  return y\n";
+  const std::string gives = "  return q\n";
+  for (const char* program : {"(f32)->(u8) round_u8(u32(mul(sigmoid($0),255f32)))",
+                              "(f32)->(u8) saturate_u8(rint(mul(sigmoid($0),255f32)))",
+                              "(f32)->(u8) saturate_u8(mul(tanh($0),255f32))"}) {
+    EXPECT_THAT(needs(program, gathers), HasSubstr("product p: ")) << program;
+    EXPECT_EQ(needs(program, gives), "") << program;
+  }
 }
 
 TEST(ValueNeed, SmallAnglesNeedNothing) {
