@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Whole networks on the virtual card against the CPU, step by step.
+
+    networks_test.py ANNEAL FOLDER...    with the models; run it by on_virtual_card.py
+
+Each model is built for the CPU and for the card's architecture, in its own precision, with --fp16 and with --bf16.
+`anneal compare` judges every tensor of the two plans: integers to the bit, floats by its tolerances. Prints a line for each network; a
+network with layers that stay on the CPU says how many.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SKIPPED = 77
+# Rounding that grows from step to step is no fault of a step.
+INHERITED = "given B's tensors, each step of A agrees"
+WAYS = ((), ("--fp16",), ("--bf16",))
+
+
+def call(*command):
+    done = subprocess.run(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.returncode, done.stdout
+
+
+def check(anneal, model, way, scratch):
+    """A line of the report, and whether it is right."""
+    architecture = os.environ.get("ANNEAL_VIRTUAL_CARD_SM", "90")
+    engine = f"{scratch}/network.engine"
+    name = " ".join((model.parent.name if model.stem == "model" else model.stem, *way))
+    status, printed = call(anneal, "build", str(model), "-o", engine, "--target", f"cpu,sm_{architecture}", "--no-self-check", *way)
+    if status != 0:
+        return f"{name}: cannot be built: {printed.strip().splitlines()[-1]}", False
+    steps = re.search(r"(\d+) of (\d+) steps run on the GPU", printed)
+    start = time.monotonic()
+    status, compared = call(anneal, "compare", engine, engine, "--target-a", "cuda", "--target-b", "cpu")
+    seconds = time.monotonic() - start
+    verdict = compared.strip().splitlines()[-1] if compared.strip() else ""
+    on_card = f"{steps.group(1)} of {steps.group(2)} steps on the card" if steps else "no step on the card"
+    is_right = status == 0 or INHERITED in verdict
+    return f"{name}: {on_card}, {verdict}, {seconds:.1f} s", is_right
+
+
+def check_all(anneal, folders, ways, check):
+    """Prints the line that check(anneal, model, way, scratch) gives of each model in each way; the exit status."""
+    models = sorted(path for folder in folders if os.path.isdir(folder) for path in Path(folder).glob("**/*.onnx"))
+    if not models:
+        print("there are no models here")
+        return SKIPPED
+    wrong = 0
+    with tempfile.TemporaryDirectory(prefix="anneal-virtual-") as scratch:
+        for model in models:
+            for way in ways:
+                line, is_right = check(anneal, model, way, scratch)
+                print(("" if is_right else "WRONG: ") + line, flush=True)
+                wrong += not is_right
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(check_all(sys.argv[1], sys.argv[2:], WAYS, check))
