@@ -8,13 +8,16 @@
 
 namespace attention {
 
-constexpr int kSide = 16, kThreads = kSide * kSide;
+enum : int { kSide = 16, kThreads = kSide * kSide };
 
+// Of type I are extents and offsets in elements.
+template <class I>
 struct Sizes {
-  i64 heads, groups, queries, keys;
+  I heads, groups, queries, keys;
 };
+template <class I>
 struct Strides {
-  i64 batch, head, row, column;
+  I batch, head, row, column;
 };
 
 // Of the 16 threads that share a row.
@@ -31,12 +34,12 @@ __device__ inline f32 over_row(f32 value, Combine combine) {
 // so that vectors of neighbouring lines lie in different banks.
 template <int lines, int length>
 struct Panel {
-  static constexpr int kWide = (length + 3) / 4 * 4;
-  static constexpr int kPitch = (kWide / 4 | 1) * 4, kSize = lines * kPitch;
+  enum : int { kWide = (length + 3) / 4 * 4 };
+  enum : int { kPitch = (kWide / 4 | 1) * 4, kSize = lines * kPitch };
 
   // `line` and `column` are strides of memory, where `lanes` elements are read at once.
-  template <int lanes, class T>
-  __device__ static void fetch(In<T> from, i64 line, i64 column, i32 count, bool aligned,
+  template <int lanes, class T, class I>
+  __device__ static void fetch(In<T> from, I line, I column, i32 count, bool aligned,
                                SharedArray<f32> to) {
     constexpr int kVectors = kWide / lanes, kAll = lines * kVectors;
     static_assert(lanes == 1 || length % lanes == 0, "whole vectors");
@@ -65,14 +68,14 @@ struct Panel {
 
 template <int rows, int keys, int depth, int width>
 struct Tile {
-  static constexpr int kRows = rows / kSide, kKeys = keys / kSide;
+  enum : int { kRows = rows / kSide, kKeys = keys / kSide };
   using Queries = Panel<rows, depth>;
   using Keys = Panel<keys, depth>;
   using Values = Panel<keys, width>;
-  static constexpr int kGroup = width > 2 * kSide ? 4 : width > kSide ? 2 : 1;
-  static constexpr int kGroups = (width + kSide * kGroup - 1) / (kSide * kGroup);
-  static constexpr int kWeightPitch = keys + 4, kWeights = rows * kWeightPitch;
-  static constexpr int kLines = Keys::kSize > Values::kSize ? Keys::kSize : Values::kSize;
+  enum : int { kGroup = width > 2 * kSide ? 4 : width > kSide ? 2 : 1 };
+  enum : int { kGroups = (width + kSide * kGroup - 1) / (kSide * kGroup) };
+  enum : int { kWeightPitch = keys + 4, kWeights = rows * kWeightPitch };
+  enum : int { kLines = Keys::kSize > Values::kSize ? Keys::kSize : Values::kSize };
 };
 
 // a * b of four neighbours, added to `sum`.
@@ -85,19 +88,19 @@ __device__ inline f32 add_products(const Vec<f32, 4>& a, const Vec<f32, 4>& b, f
 // Lanes: of q and k along the depth, of v along the width. `aligned`: bits of q, k and v.
 // Result: what tile_product.h's is, of a row and a column of one head.
 template <int rows, int keys, int depth, int width, bool hidden_is_zero, int q_lanes, int k_lanes,
-          int v_lanes, class T, class Score, class Store>
-__device__ inline void run(In<T> q, In<T> k, In<T> v, const Strides& of_q, const Strides& of_k,
-                           const Strides& of_v, const Sizes& s, i32 aligned, const Score& score,
-                           const Store& store) {
+          int v_lanes, class T, class I, class Score, class Store>
+__device__ inline void run(In<T> q, In<T> k, In<T> v, const Strides<I>& of_q,
+                           const Strides<I>& of_k, const Strides<I>& of_v, const Sizes<I>& s,
+                           i32 aligned, const Score& score, const Store& store) {
   using Of = Tile<rows, keys, depth, width>;
   SHARED(f32, queries, Of::Queries::kSize);
   SHARED(f32, lines, Of::kLines);
   SHARED(f32, weights, Of::kWeights);
   const int across = threadIdx.x % kSide, down = threadIdx.x / kSide;
-  const i64 tiles = (s.queries + rows - 1) / rows;
-  const i64 first = i64(blockIdx.x) % tiles * rows;
-  const i64 head = i64(blockIdx.x) / tiles % s.heads, batch = i64(blockIdx.x) / tiles / s.heads;
-  const i64 group = head / (s.heads / s.groups);
+  const I tiles = (s.queries + rows - 1) / rows;
+  const I first = I(blockIdx.x) % tiles * rows;
+  const I head = I(blockIdx.x) / tiles % s.heads, batch = I(blockIdx.x) / tiles / s.heads;
+  const I group = head / (s.heads / s.groups);
   q = q + (batch * of_q.batch + head * of_q.head + first * of_q.row);
   k = k + (batch * of_k.batch + group * of_k.head);
   v = v + (batch * of_v.batch + group * of_v.head);
@@ -109,7 +112,7 @@ __device__ inline void run(In<T> q, In<T> k, In<T> v, const Strides& of_q, const
   UNROLL
   for (int r = 0; r < Of::kRows; ++r) most[r] = -op::inf_f32();
   NO_UNROLL
-  for (i64 start = 0; start < s.keys; start += keys) {
+  for (I start = 0; start < s.keys; start += keys) {
     const i32 left = s.keys - start < keys ? i32(s.keys - start) : keys;
     __syncthreads();  // what was in `lines` has been read
     Of::Keys::template fetch<k_lanes>(k + start * of_k.row, of_k.row, of_k.column, left,
@@ -136,7 +139,7 @@ __device__ inline void run(In<T> q, In<T> k, In<T> v, const Strides& of_q, const
       f32 largest = most[r];
       UNROLL
       for (int c = 0; c < Of::kKeys; ++c) {
-        const i64 key = start + across + kSide * c;
+        const I key = start + across + kSide * c;
         const bool is_in = across + kSide * c < left && first + row < s.queries;
         scores[r][c] = is_in ? score(scores[r][c], batch, head, first + row, key) : -op::inf_f32();
         largest = op::max(largest, scores[r][c]);
@@ -192,7 +195,7 @@ __device__ inline void run(In<T> q, In<T> k, In<T> v, const Strides& of_q, const
   static_assert(Of::kGroup % kLanes == 0, "neighbours are whole vectors");
   UNROLL
   for (int r = 0; r < Of::kRows; ++r) {
-    const i64 row = first + Of::kRows * down + r;
+    const I row = first + Of::kRows * down + r;
     if (row >= s.queries) continue;
     const bool hidden = most[r] == -op::inf_f32();
     const f32 none = hidden_is_zero || s.keys == 0 ? 0.0f : op::nan_f32();

@@ -52,7 +52,7 @@ struct Corner {
   using I = typename Shape::Index;
   I n, z, y, x;
   __device__ Corner(const Shape& s, I i) {
-    const auto at = s.pixel(i < s.rows ? i : s.rows - 1);
+    const auto at = s.pixel(readable_line(i, I(s.rows)));
     n = I(at.n);
     z = I(at.z) * s.stride_z - s.pad_z;
     y = I(at.y) * s.stride_y - s.pad_y;
@@ -69,10 +69,10 @@ struct Input {
   using Element = T;
   using Index = typename Shape::Index;
   using I = Index;
-  static constexpr int kLanes = lanes, kValid = lanes;
-  static constexpr bool kAlongDepth = Shape::kTapsFirst;
-  static constexpr bool kHasZero = Shape::kInputHasZero;
-  static constexpr bool kOutsideIsZero = kHasZero && Shape::kPadded;
+  enum : int { kLanes = lanes, kValid = lanes };
+  enum : bool { kAlongDepth = Shape::kTapsFirst };
+  enum : bool { kHasZero = Shape::kInputHasZero };
+  enum : bool { kOutsideIsZero = kHasZero && Shape::kPadded };
   struct Line {  // of the window's first element
     I offset, z, y, x;
   };
@@ -116,11 +116,11 @@ struct NearInput {
   using Element = T;
   using Index = typename Shape::Index;
   using I = Index;
-  static constexpr int kLanes = lanes, kValid = valid;
-  static constexpr bool kAlongDepth = true;
-  static constexpr bool kHasZero = Shape::kInputHasZero;
-  static constexpr bool kOutsideIsZero = kHasZero && Shape::kPadded;
-  static constexpr u32 kBeyond = u32(1) << 31;  // the depth
+  enum : int { kLanes = lanes, kValid = valid };
+  enum : bool { kAlongDepth = true };
+  enum : bool { kHasZero = Shape::kInputHasZero };
+  enum : bool { kOutsideIsZero = kHasZero && Shape::kPadded };
+  enum : u32 { kBeyond = u32(1) << 31 };  // the depth
   struct Line {
     I offset;  // of the window's first element
     u32 outside;
@@ -182,9 +182,9 @@ struct Weights {
   using Element = T;
   using Index = typename Shape::Index;
   using I = Index;
-  static constexpr int kLanes = lanes, kValid = valid;
-  static constexpr bool kAlongDepth = true;
-  static constexpr bool kHasZero = Zeros::kHasZero, kOutsideIsZero = false;
+  enum : int { kLanes = lanes, kValid = valid };
+  enum : bool { kAlongDepth = true };
+  enum : bool { kHasZero = Zeros::kHasZero, kOutsideIsZero = false };
   struct Line {
     I offset;
     Acc zero;
@@ -201,7 +201,7 @@ struct Weights {
   bool aligned;
 
   __device__ Line line(I i) const {
-    const I k = i < s.columns ? i : s.columns - 1;
+    const I k = readable_line(i, I(s.columns));
     return {(first + k) * s.w_k, zeros.of(k)};
   }
   __device__ Deep deep(I d) const {

@@ -2,6 +2,37 @@
 // together left to the emulated device. Replaces the device half of prelude.h. ANNEAL_CHECK_SHARED
 // is 1 if each access to shared memory is checked for races and unwritten elements, 0 if only its
 // bounds are. ANNEAL_COUNT is 1 if accesses are counted.
+//
+// A thread of CUDA is a fiber with its own stack (emulated/fibers.h), whose first bytes are its
+// emulator::Thread. emulated_thread() finds that from any address of the stack:
+//
+//    aligned to kStackBytes                       __builtin_frame_address(0)
+//    |                                                     |
+//    +--------+-------+------------------------------------+-----------+
+//    | Thread | guard |  free                  <-- grows   |  frames   |
+//    +--------+-------+------------------------------------+-----------+
+//    first page, and the page behind it stops a stack that grows too far
+//
+// BlockRunner (emulated/block.h) runs one block after the other, and of a block one fiber after the
+// other, each until it waits. Forward, a block of 64 threads with one barrier runs like this:
+//
+//    warp 0   thread  0   ====|b          =====
+//                     1       ====|b           =====
+//                    ...
+//    warp 1          63               ====|b         ...
+//                                         ^ the last to come lets all go on
+//
+// What threads meet at is a call of emulator::Api: __syncthreads() for all threads of the block,
+// __syncwarp(), shuffles, votes, ldmatrix and mma for the lanes of a warp. mma.h and mma_product.h
+// say which rows and columns a lane has; the last lane to come computes for all.
+//
+// An access goes its shortest way if it is good, and else to the Api, which names the fault:
+//
+//    In, Out        EmulatedOperand::find(): in [begin, begin + bytes), aligned  -> host memory
+//    SharedArray    at(): in the array's bounds -> EmulatedElement, which with ANNEAL_CHECK_SHARED
+//                   tells the Api of each read and write by line and thread
+//    copy_async     done when the thread waits for its group, and no earlier: stages fill as late
+//                   as the rules allow
 #pragma once
 
 namespace emulator = anneal::cuda::emulator;

@@ -48,6 +48,16 @@ __device__ inline Vec<T, N> load_lanes(In<T> from, i64 i, bool aligned) {
   return lanes;
 }
 
+// The line that a tile reads as its line i where there are `count`, of `step` at once: beyond the
+// last what is read does not matter. Up to twice the count it is not the same for all, since many
+// reads of one place wait for each other (tiles that read so took up to 8 times as long on an H100,
+// bench/results/2026-11-26-h100-2).
+template <class I>
+__device__ inline I readable_line(I i, I count, int step = 1) {
+  if (i < count) return i;
+  return i - count < count ? i - count : count - step;
+}
+
 // a * b + c: rounded once for floats, wrapping for integers.
 __device__ inline f32 multiply_add(f32 a, f32 b, f32 c) { return fmaf(a, b, c); }
 __device__ inline f64 multiply_add(f64 a, f64 b, f64 c) { return fma(a, b, c); }

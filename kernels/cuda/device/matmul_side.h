@@ -8,9 +8,9 @@ template <class T, class Acc, class I, class Lines, int lanes, bool along_depth>
 struct Side {
   using Element = T;
   using Index = I;
-  static constexpr int kLanes = lanes, kValid = lanes;
-  static constexpr bool kAlongDepth = along_depth;
-  static constexpr bool kHasZero = Lines::kHasZero, kOutsideIsZero = false;
+  enum : int { kLanes = lanes, kValid = lanes };
+  enum : bool { kAlongDepth = along_depth };
+  enum : bool { kHasZero = Lines::kHasZero, kOutsideIsZero = false };
   struct Line {
     I offset;
     Acc zero;
@@ -26,7 +26,7 @@ struct Side {
   bool aligned;
 
   __device__ Line line(I i) const {
-    const I at = i < count ? i : count - (along_depth ? 1 : lanes);
+    const I at = readable_line(i, count, along_depth ? 1 : lanes);
     return {lines.offset(at), lines.zero(at)};
   }
   __device__ Deep deep(I d) const { return {d * depth_step, d < depth}; }

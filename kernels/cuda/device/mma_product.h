@@ -10,17 +10,48 @@
 //   kOutsideIsZero: elements outside (not is_in()) are read as zero_of(Line), else as 0;
 //   kValid: how many of kLanes neighbours are elements; the others are 0 on both sides, whatever
 //   memory contains there. `depth` counts them all.
+//
+// A block's tile, here of WarpTile<128, 128, 32, 2, 4, 3>, with the numbers of its warps:
+//
+//                     kWarpColumns = 32
+//                  +------+------+------+------+
+//                  |  0   |  1   |  2   |  3   |  kWarpRows = 64
+//    kRows = 128   +------+------+------+------+
+//                  |  4   |  5   |  6   |  7   |
+//                  +------+------+------+------+
+//                        kColumns = 128
+//
+// A warp's part is sums[kDown = 64 / 16][kAcross = 32 / 8], fragments of 16 rows and 8 columns.
+// Lane l has four sums of a fragment: [0] and [1] in row l / 4, [2] and [3] in row l / 4 + 8.
+//
+//    row   columns 0 1    2 3    4 5    6 7
+//     0            l 0    l 1    l 2    l 3    [0] [1]
+//     1            l 4    l 5    l 6    l 7
+//     7            l 28   l 29   l 30   l 31
+//     8            l 0    l 1    l 2    l 3    [2] [3]
+//    15            l 28   l 29   l 30   l 31
+//
+// Stages are a ring in shared memory; each has kDepth of the depth, of A and then of B. All threads
+// copy, thread t the vector t % kVectors of the rows t / kVectors + i * kStep. With 3 stages:
+//
+//    piece of the depth     stage 0     stage 1     stage 2
+//            0             multiplied   arriving    begun (piece 2)
+//            1               begun     multiplied   arriving
+//            2              arriving     begun     multiplied
+//
+// Behind the loop each warp sends 16 rows of sums after the other through its Exchange. Lane l then
+// has kLanes neighbours of row l / kAlong, from column l % kAlong * kLanes on, to store at once.
 #pragma once
 
 namespace product {
 
 template <int rows, int columns, int depth, int warps_down, int warps_across, int stages>
 struct WarpTile {
-  static constexpr int kRows = rows, kColumns = columns, kDepth = depth;  // of the block
-  static constexpr int kStages = stages;
-  static constexpr int kWarpsAcross = warps_across;
-  static constexpr int kThreads = 32 * warps_down * warps_across;
-  static constexpr int kWarpRows = rows / warps_down, kWarpColumns = columns / warps_across;
+  enum : int { kRows = rows, kColumns = columns, kDepth = depth };  // of the block
+  enum : int { kStages = stages };
+  enum : int { kWarpsAcross = warps_across };
+  enum : int { kThreads = 32 * warps_down * warps_across };
+  enum : int { kWarpRows = rows / warps_down, kWarpColumns = columns / warps_across };
   static_assert(kWarpRows % 16 == 0 && kWarpColumns % 16 == 0 && depth % 16 == 0,
                 "whole fragments");
 };
@@ -42,7 +73,7 @@ struct SumOf<bf16> {
 // that the 8 rows that ldmatrix reads at once lie in different banks.
 template <class T, int wide>
 struct Swizzle {
-  static constexpr int kVector = 16 / sizeof(T), kVectors = wide / kVector;
+  enum : int { kVector = 16 / sizeof(T), kVectors = wide / kVector };
   __device__ static i32 place(i32 high, i32 vector) {
     constexpr int kMask = (kVectors < 8 ? kVectors : 8) - 1;
     constexpr int kRowsInLine = kVectors < 8 ? 8 / kVectors : 1;  // of all banks
@@ -55,15 +86,15 @@ template <class Tile, class Side, int kLines>
 struct StagedPanel {
   using Index = typename Side::Index;
   using Element = typename Side::Element;
-  static constexpr bool kAlongDepth = Side::kAlongDepth;
-  static constexpr int kWide = kAlongDepth ? Tile::kDepth : kLines;
-  static constexpr int kHigh = kAlongDepth ? kLines : Tile::kDepth;
-  static constexpr int kSize = kWide * kHigh;
+  enum : bool { kAlongDepth = Side::kAlongDepth };
+  enum : int { kWide = kAlongDepth ? Tile::kDepth : kLines };
+  enum : int { kHigh = kAlongDepth ? kLines : Tile::kDepth };
+  enum : int { kSize = kWide * kHigh };
   using Places = Swizzle<Element, kWide>;
-  static constexpr int kVector = Places::kVector;
-  static constexpr int kPieces = kVector / Side::kLanes;  // of a vector, each read at once
-  static constexpr int kStep = Tile::kThreads / Places::kVectors;
-  static constexpr int kEach = (kHigh + kStep - 1) / kStep;
+  enum : int { kVector = Places::kVector };
+  enum : int { kPieces = kVector / Side::kLanes };  // of a vector, each read at once
+  enum : int { kStep = Tile::kThreads / Places::kVectors };
+  enum : int { kEach = (kHigh + kStep - 1) / kStep };
   static_assert(Tile::kThreads % Places::kVectors == 0, "threads go round evenly");
   static_assert(kAlongDepth || (sizeof(Element) == 2 && kPieces == 1), "what can be transposed");
 
@@ -135,13 +166,13 @@ template <class Tile, class Side, int kLines>
 struct TurnedPanel {
   using Index = typename Side::Index;
   using Element = typename Side::Element;
-  static constexpr bool kAlongDepth = true;  // in shared memory
-  static constexpr int kSize = Tile::kDepth * kLines;
+  enum : bool { kAlongDepth = true };  // in shared memory
+  enum : int { kSize = Tile::kDepth * kLines };
   using Places = Swizzle<Element, Tile::kDepth>;
   // Neighbouring threads: the squares of a vector, then of the lines, then of the depth.
-  static constexpr int kAcross = kLines / 4, kSquares = Tile::kDepth / 4 * kAcross;
-  static constexpr int kStep = Tile::kThreads / (4 * kAcross);  // vectors
-  static constexpr int kEach = kSquares / Tile::kThreads;
+  enum : int { kAcross = kLines / 4, kSquares = Tile::kDepth / 4 * kAcross };
+  enum : int { kStep = Tile::kThreads / (4 * kAcross) };  // vectors
+  enum : int { kEach = kSquares / Tile::kThreads };
   static_assert(sizeof(Element) == 1 && Side::kLanes == 4 && !Side::kOutsideIsZero, "squares");
   static_assert(kEach * Tile::kThreads == kSquares && kStep >= 1, "threads go round evenly");
 
@@ -205,8 +236,8 @@ __device__ void multiply(Vec<Sum, 4>& c, const Vec<u32, 4>& a, u32 b0, u32 b1) {
 // points of the other side are taken off by.
 template <class Side, class Other, int count>
 struct LineSums {
-  static constexpr bool kAny = Other::kHasZero;
-  static constexpr u32 kOnes = 0x01010101;
+  enum : bool { kAny = Other::kHasZero };
+  enum : u32 { kOnes = 0x01010101 };
   Vec<i32, 4> sums[kAny ? count : 1] = {};
 };
 
@@ -215,8 +246,8 @@ struct LineSums {
 // the fragments nor the lanes' vectors meet in a bank.
 template <class Tile, class Sum>
 struct Exchange {
-  static constexpr int kWide = Tile::kWarpColumns, kPitch = kWide + 8;
-  static constexpr int kSize = 16 * kPitch;  // of a warp
+  enum : int { kWide = Tile::kWarpColumns, kPitch = kWide + 8 };
+  enum : int { kSize = 16 * kPitch };  // of a warp
   SharedArray<Sum> memory;
 
   __device__ static i32 place(i32 row, i32 column) {
@@ -292,9 +323,12 @@ __device__ void store_sums(const Vec<Sum, 4> (&sums)[kDown][kAcross], SharedArra
   }
 }
 
-template <class Tile, class A, class B, class Result, class Index>
-__device__ void mma_product(const A& a, const B& b, const Result& result, Index first_row,
-                            Index rows, Index first_column, Index columns, Index depth) {
+template <class Tile, class A, class B, class Result>
+__device__ void mma_product(const A& a, const B& b, const Result& result,
+                            typename A::Index first_row, typename A::Index rows,
+                            typename A::Index first_column, typename A::Index columns,
+                            typename A::Index depth) {
+  using Index = typename A::Index;
   using T = typename A::Element;
   using U = typename B::Element;
   using Sum = typename SumOf<T>::Type;
@@ -343,6 +377,11 @@ __device__ void mma_product(const A& a, const B& b, const Result& result, Index 
     put(stage, Index(stage) * Tile::kDepth);
   }
   i32 now = 0;
+  // Unrolled whole, a depth that is a number in the text would take twice the code and a third more
+  // registers. Round all stages their places are numbers, which pays where there is little to
+  // multiply in between.
+  constexpr int kTimes = kDown * kAcross <= 4 ? Tile::kStages : 1;
+  UNROLL_BY(kTimes)
   for (Index at = 0; at < depth; at += Tile::kDepth) {
     copy_async_wait<Tile::kStages - 2>();
     __syncthreads();  // this stage is ready for all threads, and all are done with the one before

@@ -9,7 +9,8 @@
 // compare, v) change an element of Out or SharedArray and return what it was. reciprocal(x) is
 // about 1 / x. An element of SharedArray is read where it is given a type: `const f32 x = s[i];`,
 // neither `auto x` nor max(s[i], s[j]). Sizes and indices are i64, or i32 where a kernel knows they
-// fit.
+// fit. Constants of types and namespaces are enumerators: NVRTC gives a static member, or a
+// constant of a namespace, memory in every module and several names in its image.
 #pragma once
 
 using i8 = signed char;
@@ -68,9 +69,35 @@ template <int N, template <class> class Memory, class T>
 __device__ Vec<T, N> load(Memory<T> from, i64 i) {
   return *reinterpret_cast<const Vec<T, N>*>(from.data + i);
 }
-template <int N, template <class> class Memory, class T>
-__device__ void store(Memory<T> to, i64 i, const Vec<T, N>& value) {
+template <int N, class T>
+__device__ void store(SharedArray<T> to, i64 i, const Vec<T, N>& value) {
   *reinterpret_cast<Vec<T, N>*>(to.data + i) = value;
+}
+// Written out: a compiler that merges the ends of branches loses the alignment, and then stores 2
+// or 4 bytes at a time.
+template <int N, class T>
+__device__ void store(Out<T> to, i64 i, const Vec<T, N>& value) {
+  T* const at = to.data + i;
+  if constexpr (sizeof(value) == 16) {
+    const auto words = __builtin_bit_cast(Vec<u32, 4>, value);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(at), "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])
+                 : "memory");
+  } else if constexpr (sizeof(value) == 8) {
+    const auto words = __builtin_bit_cast(Vec<u32, 2>, value);
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};"
+                 :
+                 : "l"(at), "r"(words[0]), "r"(words[1])
+                 : "memory");
+  } else if constexpr (sizeof(value) == 4) {
+    asm volatile("st.global.b32 [%0], %1;"
+                 :
+                 : "l"(at), "r"(__builtin_bit_cast(u32, value))
+                 : "memory");
+  } else {
+    *reinterpret_cast<Vec<T, N>*>(at) = value;
+  }
 }
 
 __device__ inline f32 to_f32(h16 x) {

@@ -17,13 +17,13 @@ namespace product {
 template <int rows, int columns, int depth, int thread_rows, int thread_columns, int slices,
           bool lanes_down>
 struct Tile {
-  static constexpr int kRows = rows, kColumns = columns, kDepth = depth;  // of the block
-  static constexpr int kThreadRows = thread_rows, kThreadColumns = thread_columns;
+  enum : int { kRows = rows, kColumns = columns, kDepth = depth };  // of the block
+  enum : int { kThreadRows = thread_rows, kThreadColumns = thread_columns };
   // Threads that share sums, each for its part of the depth.
-  static constexpr int kSlices = slices;
-  static constexpr int kDown = rows / thread_rows, kAcross = columns / thread_columns;
-  static constexpr int kSliceThreads = kDown * kAcross, kThreads = kSliceThreads * slices;
-  static constexpr bool kLanesDown = lanes_down;  // the lanes of a warp are rows, else columns
+  enum : int { kSlices = slices };
+  enum : int { kDown = rows / thread_rows, kAcross = columns / thread_columns };
+  enum : int { kSliceThreads = kDown * kAcross, kThreads = kSliceThreads * slices };
+  enum : bool { kLanesDown = lanes_down };  // the lanes of a warp are rows, else columns
 };
 
 template <class Side, class Line, class Deep>
@@ -41,15 +41,15 @@ __device__ auto fetch(const Side& side, const Line& line, const Deep& deep) {
 template <class Tile, class Acc, class Side, int kLines>
 struct Panel {
   using Index = typename Side::Index;
-  static constexpr int kLanes = Side::kLanes;
-  static constexpr bool kAlongDepth = Side::kAlongDepth;
-  static constexpr int kVector = 16 / sizeof(Acc);
-  static constexpr int kPitch = kLines + kVector, kSize = Tile::kDepth * kPitch;
+  enum : int { kLanes = Side::kLanes };
+  enum : bool { kAlongDepth = Side::kAlongDepth };
+  enum : int { kVector = 16 / sizeof(Acc) };
+  enum : int { kPitch = kLines + kVector, kSize = Tile::kDepth * kPitch };
   // Neighbouring threads go the fast way; a thread's own elements are steps apart in the slow one.
-  static constexpr int kFast = (kAlongDepth ? Tile::kDepth : kLines) / kLanes;
-  static constexpr int kSlow = kAlongDepth ? kLines : Tile::kDepth;
-  static constexpr int kStep = Tile::kThreads / kFast;
-  static constexpr int kEach = (kSlow + kStep - 1) / kStep;
+  enum : int { kFast = (kAlongDepth ? Tile::kDepth : kLines) / kLanes };
+  enum : int { kSlow = kAlongDepth ? kLines : Tile::kDepth };
+  enum : int { kStep = Tile::kThreads / kFast };
+  enum : int { kEach = (kSlow + kStep - 1) / kStep };
   static_assert(Tile::kThreads % kFast == 0 && kFast * kLanes >= 1, "threads go round evenly");
 
   const Side& side;
@@ -110,9 +110,9 @@ struct Panel {
 // threads of a warp read other banks.
 template <class Acc, int kThreadLines, int kThreadsAlong>
 struct Share {
-  static constexpr int kVector = 16 / sizeof(Acc);
-  static constexpr int kGroup = kThreadLines < kVector ? kThreadLines : kVector;
-  static constexpr int kGroups = kThreadLines / kGroup;
+  enum : int { kVector = 16 / sizeof(Acc) };
+  enum : int { kGroup = kThreadLines < kVector ? kThreadLines : kVector };
+  enum : int { kGroups = kThreadLines / kGroup };
   __device__ static i32 at(i32 thread, int i) {
     return i / kGroup * (kThreadsAlong * kGroup) + thread * kGroup + i % kGroup;
   }
@@ -131,9 +131,12 @@ struct Share {
 // result.inputs(row, Index column): what else is read for them; and result(sums, columns, inputs,
 // row, Index column) stores. Only rows below `rows` and columns below `columns` are stored; columns
 // begin at multiples of kLanes, and end there if kLanes is not 1.
-template <class Tile, class Acc, class A, class B, class Result, class Index>
-__device__ void tile_product(const A& a, const B& b, const Result& result, Index first_row,
-                             Index rows, Index first_column, Index columns, Index depth) {
+template <class Tile, class Acc, class A, class B, class Result>
+__device__ void tile_product(const A& a, const B& b, const Result& result,
+                             typename A::Index first_row, typename A::Index rows,
+                             typename A::Index first_column, typename A::Index columns,
+                             typename A::Index depth) {
+  using Index = typename A::Index;
   using PanelA = Panel<Tile, Acc, A, Tile::kRows>;
   using PanelB = Panel<Tile, Acc, B, Tile::kColumns>;
   using Rows = Share<Acc, Tile::kThreadRows, Tile::kDown>;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/elementwise.h"
@@ -62,70 +64,122 @@ KernelResult make_tile(const Tile&, const Request& original) {
   return make_per_element(seen, accumulator(dtype), "tile", body);
 }
 
-// Which element of x is at a position, as cpu.pad.reference has it. Constants are elsewhere.
-std::string position_text(PadMode mode, int axis, const std::string& size) {
-  if (mode == PadMode::kEdge)
-    return fmt::format("j{0} = j{0} < 0 ? 0 : j{0} < {1} ? j{0} : {1} - 1;\n", axis, size);
-  const std::string period =
-      mode == PadMode::kWrap ? size : fmt::format("op::max({} * 2 - 2, i64(1))", size);
-  std::string text = fmt::format("j{0} = (j{0} % {1} + {1}) % {1};\n", axis, period);
-  if (mode == PadMode::kReflect)
-    text += fmt::format("j{0} = j{0} < {1} ? j{0} : {2} - j{0};\n", axis, size, period);
-  return text;
-}
+// The amounts of a Pad: constants, or input 1 of the function, which a run decides on.
+class Pads {
+ public:
+  // index: the type of positions, "i64" or, where all are below 2^30, "i32".
+  Pads(PadMode mode, std::optional<std::vector<int64_t>> known, int rank, std::string_view index)
+      : mode_(mode), known_(std::move(known)), rank_(rank), index_(index) {}
+
+  // Whether nothing is added to an axis, or taken away.
+  bool leaves(int axis) const { return known_ && begin(axis) == 0 && end(axis) == 0; }
+  // Of each padded axis: what is cropped before its first element, its size then, and what is added
+  // before. Negative pads crop before the rest is extended.
+  std::string sizes_text(Extents& extents) const {
+    std::string text;
+    for (int axis = 0; axis < rank_; ++axis) {
+      if (leaves(axis)) continue;
+      text += fmt::format(
+          "const i64 begin{0} = {1}, end{0} = {2}, dim{0} = {3};\n"
+          "const {4} added{0} = {4}(op::max(begin{0}, i64(0)));\n"
+          "const {4} crop{0} = {4}(op::min(op::max(-begin{0}, i64(0)), dim{0}));\n"
+          "const {4} size{0} = {4}(dim{0} - crop{0} -\n"
+          "    op::min(op::max(-end{0}, i64(0)), dim{0} - crop{0}));\n",
+          axis, amount_text(extents, axis), amount_text(extents, axis + rank_),
+          extents.input_dim(0, axis), index_);
+    }
+    return text;
+  }
+  // Which element of x is at coordinates i0, i1, ...: j0, j1, ...; and, if it may be none, the
+  // condition that it is one.
+  struct Position {
+    std::string text, inside;
+  };
+  Position position() const {
+    Position at;
+    for (int axis = 0; axis < rank_; ++axis) {
+      at.text += fmt::format("{0} j{1} = i{1}{2};\n", index_, axis,
+                             leaves(axis) ? "" : fmt::format(" - added{}", axis));
+      if (leaves(axis)) continue;
+      std::string inside;
+      if (mode_ == PadMode::kConstant) {
+        inside = fmt::format("j{0} >= 0 && j{0} < size{0}", axis);
+      } else if (known_) {
+        at.text += repeated_text(axis, fmt::format("size{}", axis));
+      } else {
+        inside = fmt::format("size{} > 0", axis);
+        at.text += repeated_text(axis, fmt::format("op::max(size{}, {}(1))", axis, index_));
+      }
+      if (!inside.empty()) {
+        at.text += fmt::format("const bool in{} = {};\n", axis, inside);
+        at.inside += fmt::format("{}in{}", at.inside.empty() ? "" : " && ", axis);
+      }
+      at.text += fmt::format("j{0} += crop{0};\n", axis);
+    }
+    return at;
+  }
+
+ private:
+  int64_t begin(int axis) const { return (*known_)[static_cast<size_t>(axis)]; }
+  int64_t end(int axis) const { return (*known_)[static_cast<size_t>(axis + rank_)]; }
+  std::string amount_text(Extents& extents, int i) const {
+    return known_ ? literal(RegisterType::kI64,
+                            static_cast<uint64_t>((*known_)[static_cast<size_t>(i)]))
+                  : fmt::format("i64(x1[{} * {}])", i, extents.input_stride(1, 0));
+  }
+  // As cpu.pad.reference has it.
+  std::string repeated_text(int axis, const std::string& size) const {
+    if (mode_ == PadMode::kEdge)
+      return fmt::format("j{0} = j{0} < 0 ? 0 : j{0} < {1} ? j{0} : {1} - 1;\n", axis, size);
+    const std::string period =
+        mode_ == PadMode::kWrap ? size : fmt::format("op::max({} * 2 - 2, {}(1))", size, index_);
+    std::string text = fmt::format("j{0} %= {1};\nj{0} += j{0} < 0 ? {1} : 0;\n", axis, period);
+    if (mode_ == PadMode::kReflect)
+      text += fmt::format("j{0} = j{0} < {1} ? j{0} : {2} - j{0};\n", axis, size, period);
+    return text;
+  }
+
+  PadMode mode_;
+  std::optional<std::vector<int64_t>> known_;
+  int rank_;
+  std::string_view index_;
+};
 
 KernelResult make_pad(const Pad& op, const Request& original) {
-  const auto pads = integers(original.inputs[1]);
   const int rank = original.inputs[0].type.shape.rank();
-  if (!pads || pads->size() != 2 * static_cast<size_t>(rank))
-    return refuse("pads that are not constant");
+  if (original.inputs[1].type.shape[0] != Size(2 * rank))
+    return refuse("another number of pads than two for each axis");
+  auto known = integers(original.inputs[1]);
   const bool has_value = original.op_input_count > 2 && original.inputs[2].present;
-  const bool constant = op.mode == PadMode::kConstant;
-  for (int axis = 0; !constant && axis < rank; ++axis) {
-    const int64_t begin = (*pads)[static_cast<size_t>(axis)];
-    const int64_t end = (*pads)[static_cast<size_t>(axis + rank)];
-    const int64_t least = original.sizes.range(original.inputs[0].type.shape[axis]).min;
-    if ((begin != 0 || end != 0) &&
-        least + std::min<int64_t>(begin, 0) + std::min<int64_t>(end, 0) < 1)
-      return refuse("an axis that may be empty has nothing to repeat");
+  std::vector<int> inputs = {0};
+  PerElement more;
+  if (!known) {
+    more.host_inputs = {inputs.size()};
+    inputs.push_back(1);
   }
-  OperandViews seen(original, has_value ? std::vector<int>{0, 2} : std::vector<int>{0});
+  const auto value_input = static_cast<int>(inputs.size());
+  if (has_value) inputs.push_back(2);
+  OperandViews seen(original, std::move(inputs));
   if (!has_epilogue(original)) seen.as_bits();
+  const bool small = seen.is_small(seen.space()) && seen.is_small(original.inputs[0].type.shape);
+  const Pads pads(op.mode, std::move(known), rank, small ? "i32" : "i64");
+  more.before = [&](const Request&, Extents& extents) { return pads.sizes_text(extents); };
   const auto body = [&](const Request& request, Extents& extents) {
     const Shape& own = request.inputs[0].type.shape;
-    std::string text, inside;
-    for (int axis = 0; axis < rank; ++axis) {
-      const int64_t begin = (*pads)[static_cast<size_t>(axis)];
-      const int64_t end = (*pads)[static_cast<size_t>(axis + rank)];
-      text += fmt::format("i64 j{0} = i{0};\n", axis);
-      if (begin == 0 && end == 0) continue;
-      // Negative pads crop before the rest is extended.
-      const std::string dim = extents.input_dim(0, axis);
-      const std::string size = fmt::format("s{}", axis);
-      text += fmt::format("const i64 c{0} = op::min(i64({1}), {2});\nj{0} -= {3};\n", axis,
-                          std::max<int64_t>(-begin, 0), dim, std::max<int64_t>(begin, 0));
-      text += fmt::format("const i64 s{0} = {2} - c{0} - op::min(i64({1}), {2} - c{0});\n", axis,
-                          std::max<int64_t>(-end, 0), dim);
-      if (constant) {
-        text += fmt::format("const bool in{0} = j{0} >= 0 && j{0} < {1};\n", axis, size);
-        inside += fmt::format("{}in{}", inside.empty() ? "" : " && ", axis);
-      } else {
-        text += position_text(op.mode, axis, size);
-      }
-      text += fmt::format("j{0} += c{0};\n", axis);
-    }
+    const Pads::Position at = pads.position();
     const std::string value =
         element(request, extents, 0, own, [](int axis) { return fmt::format("j{}", axis); });
-    if (inside.empty()) return text + store_call(value, rank);
-    const std::string other =
-        has_value ? element(request, extents, 1, own, [](int) { return std::string("0"); })
-                  : literal(register_type(request.inputs[0].type.dtype), 0);
-    text += fmt::format("{} value = {};\nif ({}) value = {};\n", register_text(request), other,
-                        inside, value);
-    return text + store_call("value", rank);
+    if (at.inside.empty()) return at.text + store_call(value, rank);
+    const std::string other = has_value ? element(request, extents, value_input, own,
+                                                  [](int) { return std::string("0"); })
+                                        : literal(register_type(request.inputs[0].type.dtype), 0);
+    return at.text +
+           fmt::format("{} value = {};\nif ({}) value = {};\n", register_text(request), other,
+                       at.inside, value) +
+           store_call("value", rank);
   };
   const DataType dtype = seen.request().inputs[0].type.dtype;
-  return make_per_element(seen, accumulator(dtype), "pad", body);
+  return make_per_element(seen, accumulator(dtype), "pad", body, std::move(more));
 }
 
 constexpr KernelEntry kAssemblyEntries[] = {

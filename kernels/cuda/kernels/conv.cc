@@ -84,14 +84,18 @@ int64_t linear_elements(const Operand& w, int64_t places, int64_t most) {
   return most;
 }
 
-// Whether device/conv_side.h has a bit for each z, y and x of the kernel.
-bool has_few_taps(const Operand& w) {
+// Whether device/conv_side.h knows which elements of a window are outside: it has a bit for each z,
+// y and x of the kernel, and needs none where windows lie inside.
+bool has_few_taps(const Conv& op, const Operand& w) {
   int64_t bits = 0;
   for (int axis = 2; axis < w.type.shape.rank(); ++axis) {
     if (!w.type.shape[axis].known()) return false;
     bits += w.type.shape[axis].value();
   }
-  return bits + 5 - w.type.shape.rank() <= 31;
+  const auto is_zero = [](int64_t pad) { return pad == 0; };
+  const bool is_padded =
+      !std::ranges::all_of(op.pads_begin, is_zero) || !std::ranges::all_of(op.pads_end, is_zero);
+  return !is_padded || bits + 5 - w.type.shape.rank() <= 31;
 }
 
 struct ConvTexts {
@@ -115,8 +119,8 @@ FunctionText conv_text(const ConvTexts& d, std::string_view family) {
   text.text = d.store.definition() + d.shape.definition() +
               weight_zeros_definition(d.w_zero, d.extents, d.type) + d.tiling.definition;
   text.text += fmt::format(
-      "struct Result {{\n  using Index = Shape::Index;\n  static constexpr int kLanes = "
-      "Store::kLanes;\n  const Shape& s;\n  Store store;\n  i64 first;\n"
+      "struct Result {{\n  using Index = Shape::Index;\n  enum : int {{ kLanes = "
+      "Store::kLanes }};\n  const Shape& s;\n  Store store;\n  i64 first;\n"
       "  struct At {{\n    i64 row;\n    Shape::Pixel pixel;\n  }};\n"
       "  __device__ At row(Index row) const {{ return {{i64(row), s.pixel(row)}}; }}\n"
       "  __device__ Store::Columns columns(Index k) const {{ return store.columns(first + k); }}\n"
@@ -245,7 +249,9 @@ KernelResult make_conv(const Conv& op, const Request& request, bool on_tensor_co
   const int64_t in_vector = 16 / static_cast<int64_t>(size_of(x.type.dtype));
   const int64_t most = on_tensor_cores ? in_vector : std::min<int64_t>(in_vector, 4);
   const bool has_gap = channels.known() && places != channels.value();
-  const bool near = on_tensor_cores && linear && has_few_taps(w);
+  const bool few_taps = has_few_taps(op, w);
+  if (has_gap && !few_taps) return refuse("a large kernel with padding over few channels");
+  const bool near = on_tensor_cores && linear && few_taps;
   const Size in_tap = has_gap ? Size(places) : channels;
   const int64_t x_lanes = taps_first ? vector_elements(x, 1, in_tap, most) : 1;
   const int64_t w_lanes = linear ? linear_elements(w, places, has_gap ? places : most) : 1;
@@ -253,7 +259,6 @@ KernelResult make_conv(const Conv& op, const Request& request, bool on_tensor_co
   if (on_tensor_cores && std::min(x_lanes, w_lanes) < least)
     return refuse(fmt::format("{} that cannot be read {} at once",
                               x_lanes < least ? "channels" : "weights", least));
-  if (has_gap && !near) return refuse("a large kernel over few channels");
   parts.vectors = {{.operand = 0, .axis = 1, .elements = x_lanes},
                    {.operand = 1, .elements = w_lanes, .is_linear = true}};
   constexpr int64_t kChannelBlock = 32;
@@ -326,11 +331,21 @@ KernelResult make_direct(const Conv& op, const Request& request) {
   return make_conv(op, request, false);
 }
 
+template <bool on_tensor_cores>
+std::vector<Tactic> conv_tactics(const Conv& op, const Request& request) {
+  const ProductSizes sizes =
+      conv_product_sizes(op, request, channel_places(op, request, on_tensor_cores));
+  const DeviceSpec& spec = spec_of(request.device);
+  return on_tensor_cores ? mma_tactics(sizes, spec) : tile_tactics(sizes, spec);
+}
+
 // Channels that are neighbours are read together whatever the pads are, where pixels of a row begin
 // anywhere; and the sums of a row of a tile are neighbours in the output.
 constexpr KernelEntry kConvEntries[] = {
-    entry<Conv, make_on_tensor_cores<Conv, make_conv>>("cuda.conv.mma", Layout::kChannelsLast),
-    entry<Conv, make_direct>("cuda.conv.direct", Layout::kChannelsLast),
+    tactics_entry<Conv, make_on_tensor_cores<Conv, make_conv>, conv_tactics<true>>(
+        "cuda.conv.mma", Layout::kChannelsLast),
+    tactics_entry<Conv, make_direct, conv_tactics<false>>("cuda.conv.direct",
+                                                          Layout::kChannelsLast),
 };
 constexpr InputLayout kConvLayouts[] = {{"cuda.conv.mma", conv_mma_strides},
                                         {"cuda.conv.direct", direct_strides}};

@@ -105,6 +105,11 @@ KernelResult make_depthwise(const Conv& op, const Request& request) {
   return make_fused_product(std::move(parts), request);
 }
 
+std::vector<Tactic> depthwise_tactics_of(const Conv& op, const Request& request) {
+  const int64_t multiplier = request.inputs[1].type.shape[0].value() / op.groups;
+  return depthwise_tactics(sizes_of(op, request, multiplier), spec_of(request.device));
+}
+
 // Weights of neighbouring channels are neighbours where those of the input are.
 std::optional<Shape> input_strides(const Request& request, size_t input) {
   if (input != 1 || !is_channels_first_in_memory(request.inputs[0])) return std::nullopt;
@@ -116,7 +121,8 @@ std::optional<Shape> input_strides(const Request& request, size_t input) {
 
 // Channels that are neighbours share all but the weights, and are read together.
 constexpr KernelEntry kConvDepthwiseEntries[] = {
-    entry<Conv, make_depthwise>("cuda.conv.depthwise", Layout::kChannelsLast),
+    tactics_entry<Conv, make_depthwise, depthwise_tactics_of>("cuda.conv.depthwise",
+                                                              Layout::kChannelsLast),
 };
 constexpr InputLayout kConvDepthwiseLayouts[] = {{"cuda.conv.depthwise", input_strides}};
 

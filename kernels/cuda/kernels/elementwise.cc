@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/integer.h"
 #include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/function_kernel.h"
@@ -16,6 +17,12 @@ constexpr int kElementwiseThreads = 256;
 constexpr int64_t kWorthVectors = 1024;  // elements
 
 size_t index_of(int i) { return static_cast<size_t>(i); }
+
+// How the program's input is read, if not at the place of the result.
+struct InputReads {
+  const ByteTable* table = nullptr;       // its values by the input's 8 bits
+  const IndexMapping* mapping = nullptr;  // where indices, the second input of the op, say
+};
 
 // Whether an operand is the same for all elements along the innermost axis of the space.
 bool repeats(const Operand& operand) {
@@ -38,13 +45,18 @@ bool in_rows(const Operand& operand, const Shape& space, int width) {
 }
 
 // Elements of an access at once: 1 unless all operands allow 16 bytes of the widest.
-int vector_width(const Request& request, const Shape& space) {
+int vector_width(const Request& request, const Shape& space, const IndexMapping* mapping) {
   if (space.rank() == 0) return 1;
   if (known(space) && count(dims_of(space)) < kWorthVectors) return 1;
+  if (mapping != nullptr && !mapping->keeps_rows(space.rank())) return 1;
   size_t widest = 1;
   std::vector<const Operand*> in_vectors;
-  for (const Operand& input : request.inputs)
-    if (!repeats(input)) in_vectors.push_back(&input);
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    const bool is_index = mapping != nullptr && i == 1;
+    const bool is_indexed = mapping != nullptr && i == 0;
+    if (!is_index && (is_indexed || !repeats(request.inputs[i])))
+      in_vectors.push_back(&request.inputs[i]);
+  }
   for (const Operand& output : request.outputs) in_vectors.push_back(&output);
   for (const Operand* operand : in_vectors) widest = std::max(widest, size_of(operand->type.dtype));
   const int width = static_cast<int>(16 / widest);
@@ -58,18 +70,14 @@ int vector_width(const Request& request, const Shape& space) {
 class Writer {
  public:
   Writer(const Program& program, const Request& request, Extents& extents, const Shape& space,
-         bool looks_up)
-      : program_(program),
-        request_(request),
-        extents_(extents),
-        space_(space),
-        looks_up_(looks_up) {}
+         const InputReads& reads)
+      : program_(program), request_(request), extents_(extents), space_(space), reads_(reads) {}
 
   // The statements at coordinates i0, i1, ...
   std::string one() {
     width_ = 1;
     const Text text = elements();
-    std::string body = text.statements;
+    std::string body = text.loads + text.statements;
     for (size_t k = 0; k < text.results.size(); ++k)
       body += fmt::format("y{}[{}] = {};\n", k, place(true, static_cast<int>(k)), text.results[k]);
     return body;
@@ -103,21 +111,33 @@ class Writer {
     return offset_text(request_, extents_, {output, operand}, space_,
                        [&](int axis) { return coordinate(axis); });
   }
+  // The offset of the first input's element, behind the statements of its position.
+  std::string indexed_place(std::string& loads) {
+    const auto at = [&](int axis) { return coordinate(axis); };
+    const std::vector<int> axes = reads_.mapping->indexed_axes();
+    for (size_t t = 0; t < axes.size(); ++t)
+      loads += fmt::format("const i64 k{} = indexing::nearest({}, {});\n", t,
+                           index_text(*reads_.mapping, request_, extents_, static_cast<int>(t), at),
+                           extents_.input_dim(0, axes[t]));
+    return place_text(*reads_.mapping, request_, extents_, {false, 0}, at);
+  }
   std::string input(int i, std::string& loads) {
     const Operand& operand = request_.inputs[index_of(i)];
     const DataType dtype = operand.type.dtype;
-    if (width_ == 1) return loaded(dtype, fmt::format("x{}[{}]", i, place(false, i)));
-    if (repeats(operand)) {
-      loads += fmt::format("const {} p{} = x{}[{}];\n", type_text(dtype), i, i, place(false, i));
+    const bool is_indexed = reads_.mapping != nullptr && i == 0;
+    const std::string from = is_indexed ? indexed_place(loads) : place(false, i);
+    if (width_ == 1) return loaded(dtype, fmt::format("x{}[{}]", i, from));
+    if (!is_indexed && repeats(operand)) {
+      loads += fmt::format("const {} p{} = x{}[{}];\n", type_text(dtype), i, i, from);
       return loaded(dtype, fmt::format("p{}", i));
     }
     loads += fmt::format("const Vec<{}, {}> p{} = load<{}>(x{}, {});\n", type_text(dtype), width_,
-                         i, width_, i, place(false, i));
+                         i, width_, i, from);
     return loaded(dtype, fmt::format("p{}[e]", i));
   }
   Text elements() {
     Text text;
-    if (looks_up_) {
+    if (reads_.table != nullptr) {
       text.results = {fmt::format("{}(table[u8({})])", type_text(request_.outputs[0].type.dtype),
                                   input(0, text.loads))};
       return text;
@@ -130,12 +150,12 @@ class Writer {
       text.statements += part.statements;
       for (std::string& result : part.results) text.results.push_back(std::move(result));
     };
-    ProgramText own = text_of(
-        program_, [&](int i) { return input(i, text.loads); }, index, "r");
+    const auto own_input = [&](int i) { return input(i, text.loads); };
     if (request_.epilogues.empty()) {
-      add(std::move(own));
+      add(stores_of(program_, own_input, index));
       return text;
     }
+    const ProgramText own = text_of(program_, own_input, index, "r");
     text.statements = own.statements;
     int further = request_.op_input_count;
     for (size_t k = 0; k < own.results.size(); ++k) {
@@ -157,40 +177,39 @@ class Writer {
   const Request& request_;
   Extents& extents_;
   const Shape& space_;
-  bool looks_up_;
+  const InputReads& reads_;
   int width_ = 1;
 };
 
-class Elementwise final : public FunctionKernel {
- public:
-  Elementwise(Parts parts, int width, std::vector<std::byte> tactic = {})
-      : FunctionKernel(std::move(parts)), width_(width), tactic_(std::move(tactic)) {}
-  std::vector<std::byte> tactic() const override { return tactic_; }
+// width: elements that a thread takes at once.
+KernelResult elementwise_kernel(FunctionParts parts, const Request& request, int width,
+                                bool is_indexed = false) {
+  parts.geometry = [width, is_indexed, spec = &spec_of(request.device)](
+                       FunctionParts::Views inputs, FunctionParts::Views outputs) {
+    if (is_indexed && count(inputs[0].dims) == 0 && count(outputs[0].dims) != 0)
+      fail(ErrorCode::kInvalidArgument, "an index is out of range for 0 elements");
+    const int64_t threads = ceil_div(count(outputs[0].dims), width);
+    return Geometry{.grid = {resident_blocks_for(*spec, threads, kElementwiseThreads), 1, 1},
+                    .block = {kElementwiseThreads, 1, 1}};
+  };
+  return std::make_unique<FunctionKernel>(std::move(parts));
+}
 
- protected:
-  Geometry geometry(Views, Views outputs) const override {
-    const int64_t elements = count(outputs[0].dims);
-    return {.grid = {blocks(ceil_div(elements, width_), kElementwiseThreads), 1, 1},
-            .block = {kElementwiseThreads, 1, 1}};
-  }
-  void add_extra(Arguments& arguments, Views inputs, Views outputs) const override {
-    if (width_ == 1) return;
-    int64_t aligned = 1;
-    const auto look = [&](const TensorView& view) {
-      const int rank = view.dims.rank();
-      if (rank == 0 || view.dims[rank - 1] == 1 || view.strides[rank - 1] == 0) return;
-      const auto bytes = static_cast<uintptr_t>(width_) * size_of(view.dtype);
-      if (reinterpret_cast<uintptr_t>(view.data) % bytes != 0) aligned = 0;
-    };
-    for (const TensorView& input : inputs) look(input);
-    for (const TensorView& output : outputs) look(output);
-    arguments.add(aligned);
-  }
-
- private:
-  int width_;
-  std::vector<std::byte> tactic_;
-};
+// Whether all operands begin at whole vectors, as the parameter that a function of vectors has.
+void add_aligned(int width, bool has_indices, Arguments& arguments, FunctionParts::Views inputs,
+                 FunctionParts::Views outputs) {
+  int64_t aligned = 1;
+  const auto look = [&](const TensorView& view) {
+    const int rank = view.dims.rank();
+    if (rank == 0 || view.dims[rank - 1] == 1 || view.strides[rank - 1] == 0) return;
+    const auto bytes = static_cast<uintptr_t>(width) * size_of(view.dtype);
+    if (reinterpret_cast<uintptr_t>(view.data) % bytes != 0) aligned = 0;
+  };
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (!has_indices || i != 1) look(inputs[i]);
+  for (const TensorView& output : outputs) look(output);
+  arguments.add(aligned);
+}
 
 // A table of shared memory.
 std::string table_text(const ByteTable& table) {
@@ -200,7 +219,7 @@ std::string table_text(const ByteTable& table) {
       fmt::join(table, ","), kElementwiseThreads);
 }
 
-KernelResult make_function(const Program& program, const ByteTable* table, OperandViews seen,
+KernelResult make_function(const Program& program, const InputReads& reads, OperandViews seen,
                            std::string_view family) {
   std::vector<DataType> accumulators;
   for (const Program::Result& result : program.results())
@@ -208,16 +227,17 @@ KernelResult make_function(const Program& program, const ByteTable* table, Opera
                                                             : accumulator(result.dtype));
   if (std::string mismatch = epilogue_mismatch(seen.request(), accumulators); !mismatch.empty())
     return refuse(std::move(mismatch));
-  if (!program.uses_index()) seen.merge_axes();
+  const bool is_indexed = reads.mapping != nullptr;
+  if (!program.uses_index() && !is_indexed) seen.merge_axes();
 
   const Request request = seen.request();
   const Shape& space = seen.space();
   const bool small = seen.is_small(space);
   Extents extents(request);
-  const int width = vector_width(request, space);
-  Writer writer(program, request, extents, space, table != nullptr);
+  const int width = vector_width(request, space, reads.mapping);
+  Writer writer(program, request, extents, space, reads);
   std::vector<std::string> dims = output_dims(request, extents, 0);
-  std::string loops = table != nullptr ? table_text(*table) : "";
+  std::string loops = reads.table != nullptr ? table_text(*reads.table) : "";
   loops += "const i64 count = " + product(dims) + ";\n" + std::string(thread_numbers());
   if (width > 1) {
     auto vectors = dims;
@@ -241,20 +261,34 @@ KernelResult make_function(const Program& program, const ByteTable* table, Opera
                     {"program.h"},
                     fmt::format("KERNEL($name, {})({}{}) {{\n{}}}\n", kElementwiseThreads,
                                 parameters, extents.parameters(), loops)};
-  return std::make_unique<Elementwise>(
-      parts_of(request, seen, extents, std::move(text)), width,
-      table != nullptr ? anneal::tactic_of(*table) : std::vector<std::byte>{});
+  if (is_indexed) text.headers.push_back("indexing.h");
+  FunctionParts parts = parts_of(request, seen, extents, std::move(text));
+  if (reads.table != nullptr) parts.tactic = anneal::tactic_of(*reads.table);
+  if (width > 1)
+    parts.extra = [width, is_indexed](Arguments& arguments, FunctionParts::Views all_inputs,
+                                      FunctionParts::Views outputs) {
+      add_aligned(width, is_indexed, arguments, all_inputs, outputs);
+    };
+  return elementwise_kernel(std::move(parts), request, width, is_indexed);
 }
 
 }  // namespace
 
 KernelResult make_elementwise(const Program& program, OperandViews seen, std::string_view family) {
-  return make_function(program, nullptr, std::move(seen), family);
+  return make_function(program, {}, std::move(seen), family);
 }
 
 KernelResult make_lookup(const Program& program, const ByteTable& table, OperandViews seen,
                          std::string_view family) {
-  return make_function(program, &table, std::move(seen), family);
+  return make_function(program, {.table = &table}, std::move(seen), family);
+}
+
+KernelResult make_gather(const IndexMapping& mapping, OperandViews seen, std::string_view family) {
+  if (!has_epilogue(seen.request())) seen.as_bits(1);
+  const DataType dtype = seen.request().inputs[0].type.dtype;
+  ProgramBuilder builder;
+  return make_function(builder.finish(builder.input(0, dtype), dtype), {.mapping = &mapping},
+                       std::move(seen), family);
 }
 
 std::string store_call(const std::string& value, int rank) {
@@ -264,12 +298,13 @@ std::string store_call(const std::string& value, int rank) {
 }
 
 KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
-                              std::string_view family, const BodyText& body) {
+                              std::string_view family, const BodyText& body, PerElement more) {
   const Request request = seen.request();
   Extents extents(request);
   const auto store = StoreText::make(request, accumulator, extents);
   if (!store) return refuse(store.reason());
   const std::vector<std::string> dims = output_dims(request, extents, 0);
+  const std::string before = more.before ? more.before(request, extents) : "";
   const std::string done = body(request, extents);
   const std::string loop = element_loop(dims, seen.is_small(seen.space()), "0", "count", done);
   if (request.inputs.size() + request.outputs.size() + extents.sources().size() > Arguments::kMost)
@@ -278,12 +313,14 @@ KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
       std::string(family),
       {"program.h"},
       fmt::format("{}KERNEL($name, {})({}{}{}) {{\nconst Store store = {};\nconst i64 count = "
-                  "{};\n{}{}}}\n",
+                  "{};\n{}{}{}}}\n",
                   store->definition(), kElementwiseThreads,
                   input_parameters(request, request.op_input_count), store->parameters(),
                   extents.parameters(), store->construction(), product(dims), thread_numbers(),
-                  loop)};
-  return std::make_unique<Elementwise>(parts_of(request, seen, extents, std::move(text)), 1);
+                  before, loop)};
+  FunctionParts parts = parts_of(request, seen, extents, std::move(text));
+  parts.host_inputs = std::move(more.host_inputs);
+  return elementwise_kernel(std::move(parts), request, 1);
 }
 
 }  // namespace anneal::cuda

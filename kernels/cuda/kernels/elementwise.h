@@ -1,10 +1,14 @@
-// Kernels that run programs over operands that broadcast to the outputs: Pointwise, and ops whose
-// output is a view of their input.
+// Kernels that run programs over operands that broadcast to the outputs: Pointwise, ops whose
+// output is a view of their input, and gathers.
 #pragma once
 #include <functional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "anneal/kernels/byte_table.h"
 #include "anneal/kernels/cuda/text/extents.h"
+#include "anneal/kernels/cuda/text/index_mapping.h"
 #include "anneal/kernels/cuda/text/operand_views.h"
 
 namespace anneal::cuda {
@@ -14,12 +18,19 @@ KernelResult make_elementwise(const Program& program, OperandViews seen, std::st
 // Looks up what a program of one input of 8 bits gives, in shared memory.
 KernelResult make_lookup(const Program& program, const ByteTable& table, OperandViews seen,
                          std::string_view family);
+// Passes on elements of the first input, which the second input's indices name. An index out of
+// range reads the nearest position.
+KernelResult make_gather(const IndexMapping& mapping, OperandViews seen, std::string_view family);
 
 // One thread per element of the op's output. `body` is its text at coordinates i0, i1, ...: it ends
 // with a call of store(accumulator, i0, i1, ...). Inputs are x0, x1, ...
 using BodyText = std::function<std::string(const Request&, Extents&)>;
+struct PerElement {
+  BodyText before = {};                  // statements of each thread, before its elements
+  std::vector<size_t> host_inputs = {};  // as in FunctionParts
+};
 KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
-                              std::string_view family, const BodyText& body);
+                              std::string_view family, const BodyText& body, PerElement more = {});
 std::string store_call(const std::string& value, int rank);
 
 }  // namespace anneal::cuda

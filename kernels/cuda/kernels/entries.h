@@ -7,16 +7,25 @@
 #define ANNEAL_CUDA_FAMILIES(X) \
   X(conv_depthwise)             \
   X(conv)                       \
+  X(conv_transpose)             \
   X(matmul)                     \
   X(attention)                  \
   X(pool)                       \
+  X(resize)                     \
   X(pointwise)                  \
   X(quantize)                   \
   X(reduce)                     \
+  X(cumulative)                 \
+  X(topk)                       \
   X(softmax)                    \
   X(normalize)                  \
   X(movement)                   \
-  X(assembly)
+  X(assembly)                   \
+  X(gather)                     \
+  X(scatter)                    \
+  X(custom)                     \
+  X(cudnn)                      \
+  X(cublas_lt)
 
 namespace anneal::cuda {
 

@@ -8,26 +8,13 @@
 #include "anneal/core/fail.h"
 
 namespace anneal::cuda {
-namespace {
-
-struct PreparedFusedProduct final : PreparedKernel {
-  Geometry geometry;
-  std::vector<int64_t> values;
-  bool strides_allow = true;
-};
-
-const TensorView& view_of(const VectorAccess& access, std::span<const TensorView> inputs,
-                          std::span<const TensorView> outputs) {
-  return (access.is_output ? outputs : inputs)[access.operand];
-}
-
-}  // namespace
 
 void add_functions(FusedProductParts& parts, const Request& request, const FunctionText& text) {
   const auto add = [&](uint32_t aligned, bool store_aligned) {
     FunctionText with = text;
-    with.text = fmt::format("constexpr i32 aligned = {};\nconstexpr bool store_aligned = {};\n{}",
-                            aligned, store_aligned, text.text);
+    with.text =
+        fmt::format("enum : i32 {{ aligned = {} }};\nenum : bool {{ store_aligned = {} }};\n{}",
+                    aligned, store_aligned, text.text);
     return code_of(request.device).add(std::move(with));
   };
   parts.function = add((1u << parts.vectors.size()) - 1, true);
@@ -45,59 +32,15 @@ void add_functions(FusedProductParts& parts, const Request& request, const Funct
   }
 }
 
-void FusedProductKernel::know_alignments(std::span<const uint32_t> inputs,
-                                         std::span<const uint32_t> outputs) {
-  bool always = true, never = false;
-  for (const VectorAccess& access : parts_.vectors) {
-    const uint32_t known = (access.is_output ? outputs : inputs)[access.operand];
-    const bool is_whole = known % access.bytes == 0;
-    always = always && known != 0 && is_whole && access.has_whole_strides;
-    never = never || !is_whole;
-  }
-  if (never) parts_.function = parts_.general, parts_.vectors.clear();
-  if (always || never) parts_.general = nullptr;
-}
-
-std::unique_ptr<PreparedKernel> FusedProductKernel::prepare(std::span<const TensorView> inputs,
-                                                            std::span<const TensorView> outputs,
-                                                            int) const {
-  auto made = std::make_unique<PreparedFusedProduct>();
-  made->geometry = parts_.geometry(inputs, outputs);
-  made->values = values_of(parts_.sources, inputs, outputs);
-  for (const VectorAccess& access : parts_.vectors)
-    made->strides_allow =
-        made->strides_allow && strides_allow(access, view_of(access, inputs, outputs));
-  return made;
-}
-
-void FusedProductKernel::launch(const LaunchArgs& args) const {
-  const auto& prepared = static_cast<const PreparedFusedProduct&>(*args.prepared);
-  Arguments arguments;
-  for (const size_t input : parts_.inputs) arguments.add(args.inputs[input]);
-  const bool aligned = prepared.strides_allow &&
-                       std::ranges::all_of(parts_.vectors, [&](const VectorAccess& access) {
-                         return is_aligned(access, view_of(access, args.inputs, args.outputs));
-                       });
-  if (!aligned && !parts_.general)
-    fail(ErrorCode::kInternal,
-         fmt::format("{} is given memory that is less aligned than the plan said",
-                     parts_.function->name));
-  if (parts_.store) {
-    parts_.store->add_arguments(arguments, args.inputs, args.outputs);
-  } else {
-    for (const TensorView& output : args.outputs) arguments.add(output);
-  }
-  for (const int64_t value : prepared.values) arguments.add(value);
-  cuda::launch(args.stream, aligned ? *parts_.function : *parts_.general, prepared.geometry,
-               arguments);
-}
-
 KernelResult make_fused_product(FusedProductParts parts, const Request& request) {
   const size_t arguments = request.inputs.size() + request.outputs.size() + parts.sources.size();
   if (arguments > Arguments::kMost)
     return refuse(
         fmt::format("{} arguments, where a launch takes {}", arguments, Arguments::kMost));
-  return std::make_unique<FusedProductKernel>(std::move(parts));
+  if (parts.store)
+    for (size_t i = parts.store->first_input(); i < request.inputs.size(); ++i)
+      parts.inputs.push_back(i);
+  return std::make_unique<FunctionKernel>(std::move(parts));
 }
 
 Geometry blocks_of(int64_t blocks, int threads, int shared_bytes) {
@@ -108,6 +51,19 @@ Geometry blocks_of(int64_t blocks, int threads, int shared_bytes) {
   geometry.block[0] = static_cast<uint32_t>(threads);
   geometry.shared_bytes = static_cast<uint32_t>(shared_bytes);
   return geometry;
+}
+
+std::vector<Tactic> accepted_tactics(const Request& request,
+                                     KernelResult (*make)(const Request& request),
+                                     std::vector<Tactic> (*list)(const Request& request)) {
+  if (!make(request)) return {};
+  std::vector<Tactic> tactics = list(request);
+  std::erase_if(tactics, [&](const Tactic& tactic) {
+    Request asked = request;
+    asked.tactic = tactic;
+    return !make(asked);
+  });
+  return tactics;
 }
 
 }  // namespace anneal::cuda

@@ -1,26 +1,15 @@
-// A kernel of one function with a generated store: MatMul, Conv, Pool.
+// Kernels of a function with a generated store that takes vectors: MatMul, Conv, Pool.
 #pragma once
-#include <functional>
-#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
+#include "anneal/kernels/cuda/kernels/function_kernel.h"
 #include "anneal/kernels/cuda/text/program_text.h"
 
 namespace anneal::cuda {
 
-struct FusedProductParts {
-  // See add_functions(). general: for memory that `function` cannot read; null: there is none.
-  std::shared_ptr<const Function> function, general;
-  std::optional<StoreText> store;     // none: the outputs are plain parameters
-  std::vector<size_t> inputs;         // the op's that are parameters
-  std::vector<VectorAccess> vectors;  // and behind add_functions() the store's
-  std::vector<Extents::Source> sources;
-  // For views that hold no data.
-  std::function<Geometry(std::span<const TensorView> inputs, std::span<const TensorView> outputs)>
-      geometry;
-  std::vector<std::byte> tactic;
+// Without looks. `vectors` of the op, and behind add_functions() the store's.
+struct FusedProductParts : FunctionParts {
+  std::optional<StoreText> store;  // none: the outputs are plain parameters
 };
 
 // Adds the text twice. `aligned` is a constant in it (bit i: vectors[i] may be read at once), and
@@ -31,21 +20,6 @@ struct FusedProductParts {
 // at run time, and for strides of unknown sizes that may be no whole vectors.
 void add_functions(FusedProductParts& parts, const Request& request, const FunctionText& text);
 
-// The parameters of its functions: inputs, the store's, the extents'.
-class FusedProductKernel final : public Kernel {
- public:
-  explicit FusedProductKernel(FusedProductParts parts) : parts_(std::move(parts)) {}
-  std::vector<std::byte> tactic() const override { return parts_.tactic; }
-  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
-                                          std::span<const TensorView> outputs,
-                                          int threads) const override;
-  void launch(const LaunchArgs& args) const override;
-  void know_alignments(std::span<const uint32_t> inputs, std::span<const uint32_t> outputs);
-
- private:
-  FusedProductParts parts_;
-};
-
 // The maker of a kernel on tensor cores, from one for either kind of cores.
 template <class T, KernelResult (*make)(const T&, const Request&, bool on_tensor_cores)>
 KernelResult make_on_tensor_cores(const T& op, const Request& request) {
@@ -55,7 +29,25 @@ KernelResult make_on_tensor_cores(const T& op, const Request& request) {
   return make(op, request, true);
 }
 
-// Refuses if a launch cannot take that many arguments.
+// Those of the tactics that the entry's maker takes for the request, in their order.
+std::vector<Tactic> accepted_tactics(const Request& request,
+                                     KernelResult (*make)(const Request& request),
+                                     std::vector<Tactic> (*list)(const Request& request));
+// An entry whose tactics `list` gives for a request that the maker takes; it may give others, too.
+template <class T, KernelResult (*make)(const T&, const Request&),
+          std::vector<Tactic> (*list)(const T&, const Request&)>
+constexpr KernelEntry tactics_entry(std::string_view name, Layout prefers) {
+  KernelEntry made = entry<T, make>(name, prefers);
+  made.tactics = [](const Request& request) {
+    return accepted_tactics(
+        request, [](const Request& asked) { return make(std::get<T>(asked.op), asked); },
+        [](const Request& asked) { return list(std::get<T>(asked.op), asked); });
+  };
+  return made;
+}
+
+// The kernel of these parts, whose inputs are the op's: those of the store come behind. Refuses if
+// a launch cannot take that many arguments.
 KernelResult make_fused_product(FusedProductParts parts, const Request& request);
 
 // Blocks in one row. Fails with kUnsupported if a grid cannot have as many.

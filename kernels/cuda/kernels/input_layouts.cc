@@ -5,7 +5,9 @@
 namespace anneal::cuda {
 
 const InputLayout* input_layout_of(std::string_view kernel) {
-  for (const auto family : {conv_input_layouts, conv_depthwise_input_layouts, matmul_input_layouts})
+  for (const auto family :
+       {conv_input_layouts, conv_depthwise_input_layouts, conv_transpose_input_layouts,
+        matmul_input_layouts, cudnn_input_layouts})
     for (const InputLayout& layout : family())
       if (layout.kernel == kernel) return &layout;
   return nullptr;

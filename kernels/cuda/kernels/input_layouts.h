@@ -19,7 +19,9 @@ const InputLayout* input_layout_of(std::string_view kernel);
 
 std::span<const InputLayout> conv_input_layouts();
 std::span<const InputLayout> conv_depthwise_input_layouts();
+std::span<const InputLayout> conv_transpose_input_layouts();
 std::span<const InputLayout> matmul_input_layouts();
+std::span<const InputLayout> cudnn_input_layouts();
 
 // Dense strides of an operand with these axes from the slowest to the fastest; nullopt if a size is
 // not known.

@@ -55,7 +55,7 @@ struct MatMulTexts {
 std::string lines_text(const MatMulTexts& s, std::string_view name, const std::string& offset,
                        const char* line, const ZeroText& zero) {
   return fmt::format(
-      "struct {} {{\n  using Index = Shape::Index;\n  static constexpr bool kHasZero = {};\n"
+      "struct {} {{\n  using Index = Shape::Index;\n  enum : bool {{ kHasZero = {} }};\n"
       "  const Shape& s;\n{}"
       "  __device__ Index offset(Index row) const {{\n{}  }}\n"
       "  __device__ {} zero(Index row) const {{\n{}    return {};\n  }}\n}};\n",
@@ -106,12 +106,22 @@ FunctionText matmul_text(const MatMulTexts& s, std::string_view family) {
   return text;
 }
 
+DataType matmul_sum(const Request& request) {
+  const DataType a = request.inputs[0].type.dtype;
+  return size_of(a) == 1 ? DataType::kI32 : accumulator(a);
+}
+
+ProductSizes matmul_sizes(const Request& request, const MatMulText& product) {
+  ProductSizes sizes = product.sizes();
+  sizes.accumulator_bytes = size_of(matmul_sum(request));
+  sizes.element_bytes = size_of(request.inputs[0].type.dtype);
+  return sizes;
+}
+
 // Nullopt: a tactic that is none of the kernel's.
 std::optional<TilingText> matmul_tiling(const Request& request, const MatMulText& product,
                                         DataType sum, bool on_tensor_cores) {
-  ProductSizes sizes = product.sizes();
-  sizes.accumulator_bytes = size_of(sum);
-  sizes.element_bytes = size_of(request.inputs[0].type.dtype);
+  const ProductSizes sizes = matmul_sizes(request, product);
   const DeviceSpec& spec = spec_of(request.device);
   if (on_tensor_cores) {
     const auto config = mma_for(sizes, spec, request.tactic);
@@ -127,7 +137,7 @@ KernelResult make_matmul(const MatMul& op, const Request& request, bool on_tenso
   if (request.op_input_count > 4 && request.inputs[4].present)
     return refuse("weights of 8 bits for data of f32");
   const DataType a = request.inputs[0].type.dtype;
-  const DataType sum = size_of(a) == 1 ? DataType::kI32 : accumulator(a);
+  const DataType sum = matmul_sum(request);
   const std::string type = type_text(register_type(sum));
   Extents extents(request);
   const MatMulText product(op, request, extents);
@@ -185,11 +195,21 @@ KernelResult make_simt_matmul(const MatMul& op, const Request& request) {
   return make_matmul(op, request, false);
 }
 
+template <bool on_tensor_cores>
+std::vector<Tactic> matmul_tactics(const MatMul& op, const Request& request) {
+  Extents extents(request);
+  const ProductSizes sizes = matmul_sizes(request, MatMulText(op, request, extents));
+  const DeviceSpec& spec = spec_of(request.device);
+  return on_tensor_cores ? mma_tactics(sizes, spec) : tile_tactics(sizes, spec);
+}
+
 // Rows of a and of the result are read and written whole where they are adjacent; a layout that
 // would part them has nothing to offer.
 constexpr KernelEntry kMatmulEntries[] = {
-    entry<MatMul, make_on_tensor_cores<MatMul, make_matmul>>("cuda.matmul.mma", Layout::kRowMajor),
-    entry<MatMul, make_simt_matmul>("cuda.matmul.simt", Layout::kRowMajor),
+    tactics_entry<MatMul, make_on_tensor_cores<MatMul, make_matmul>, matmul_tactics<true>>(
+        "cuda.matmul.mma", Layout::kRowMajor),
+    tactics_entry<MatMul, make_simt_matmul, matmul_tactics<false>>("cuda.matmul.simt",
+                                                                   Layout::kRowMajor),
 };
 
 }  // namespace

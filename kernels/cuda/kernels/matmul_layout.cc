@@ -23,7 +23,8 @@ std::optional<Shape> matmul_mma_strides(const Request& request, size_t input) {
   return dense_strides(b, order);
 }
 
-constexpr InputLayout kMatmulLayouts[] = {{"cuda.matmul.mma", matmul_mma_strides}};
+constexpr InputLayout kMatmulLayouts[] = {{"cuda.matmul.mma", matmul_mma_strides},
+                                          {"cublaslt.matmul", matmul_mma_strides}};
 
 }  // namespace
 

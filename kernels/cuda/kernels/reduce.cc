@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/cuda/kernels/rows.h"

@@ -17,31 +17,6 @@ constexpr int64_t kManyRows = 2048;
 constexpr int64_t kVectorBytes = 16;  // of one load, at most
 constexpr int64_t kSectorBytes = 32;  // what memory moves at least
 
-class RowKernel final : public FunctionKernel {
- public:
-  RowKernel(Parts parts, std::vector<bool> in_row, int threads, bool needs_elements)
-      : FunctionKernel(std::move(parts)),
-        in_row_(std::move(in_row)),
-        threads_(threads),
-        needs_elements_(needs_elements) {}
-
- protected:
-  Geometry geometry(Views inputs, Views) const override {
-    int64_t rows = 1, length = 1;
-    for (int axis = 0; axis < inputs[0].dims.rank(); ++axis)
-      (in_row_[static_cast<size_t>(axis)] ? length : rows) *= inputs[0].dims[axis];
-    if (needs_elements_ && length == 0 && rows > 0)
-      fail(ErrorCode::kInvalidArgument, "an empty axis has no largest or smallest element");
-    return {.grid = {blocks(rows * threads_, Rows::kThreads), 1, 1},
-            .block = {Rows::kThreads, 1, 1}};
-  }
-
- private:
-  std::vector<bool> in_row_;
-  int threads_;
-  bool needs_elements_;
-};
-
 }  // namespace
 
 Result<std::vector<int>> mapped_inputs(const Request& request, int further) {
@@ -288,8 +263,19 @@ const i64 rows = {rows};
   std::vector<bool> in_row;
   for (const Axis& axis : axes_) in_row.push_back(axis.in_row);
   FunctionText function{std::string(family), {"program.h", "lanes.h", "rows.h"}, std::move(text)};
-  return std::make_unique<RowKernel>(parts_of(request, seen, extents, std::move(function)),
-                                     std::move(in_row), threads_, needs_elements);
+  FunctionParts parts = parts_of(request, seen, extents, std::move(function));
+  parts.geometry = [in_row = std::move(in_row), threads = threads_, needs_elements,
+                    spec = &spec_of(request.device)](FunctionParts::Views inputs,
+                                                     FunctionParts::Views) {
+    int64_t count = 1, elements = 1;
+    for (int axis = 0; axis < inputs[0].dims.rank(); ++axis)
+      (in_row[static_cast<size_t>(axis)] ? elements : count) *= inputs[0].dims[axis];
+    if (needs_elements && elements == 0 && count > 0)
+      fail(ErrorCode::kInvalidArgument, "an empty axis has no largest or smallest element");
+    return Geometry{.grid = {resident_blocks_for(*spec, count * threads, kThreads), 1, 1},
+                    .block = {kThreads, 1, 1}};
+  };
+  return std::make_unique<FunctionKernel>(std::move(parts));
 }
 
 }  // namespace anneal::cuda

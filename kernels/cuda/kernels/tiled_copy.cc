@@ -16,27 +16,6 @@ namespace {
 constexpr int kTile = 32;
 constexpr int kRows = 8;  // of a tile at once
 
-class TiledCopy final : public FunctionKernel {
- public:
-  TiledCopy(Parts parts, int from, int to)
-      : FunctionKernel(std::move(parts)), from_(from), to_(to) {}
-
- protected:
-  Geometry geometry(Views, Views outputs) const override {
-    const Dims& dims = outputs[0].dims;
-    int64_t tiles = 1;
-    for (int axis = 0; axis < dims.rank(); ++axis) {
-      const bool tiled = axis == from_ || axis == to_;
-      tiles *= tiled ? ceil_div(dims[axis], kTile) : dims[axis];
-    }
-    return {.grid = {blocks(tiles * kTile * kRows, kTile * kRows), 1, 1},
-            .block = {kTile, kRows, 1}};
-  }
-
- private:
-  int from_, to_;  // the axes that tiles are along
-};
-
 // The axis along which elements are next to each other.
 std::optional<int> fastest_axis(const Operand& operand) {
   for (int axis = 0; axis < operand.type.shape.rank(); ++axis)
@@ -123,8 +102,20 @@ KernelResult make_tiled_copy(OperandViews seen, std::string_view family) {
   if (!store) return refuse(store.reason());
   std::string text = tiled_text(request, *store, extents, *from, *to);
   FunctionText function{std::string(family), {"program.h", "lanes.h"}, std::move(text)};
-  return std::make_unique<TiledCopy>(parts_of(request, seen, extents, std::move(function)), *from,
-                                     *to);
+  FunctionParts parts = parts_of(request, seen, extents, std::move(function));
+  parts.geometry = [from = *from, to = *to, spec = &spec_of(request.device)](
+                       FunctionParts::Views, FunctionParts::Views outputs) {
+    const Dims& dims = outputs[0].dims;
+    int64_t tiles = 1;
+    for (int axis = 0; axis < dims.rank(); ++axis) {
+      const bool tiled = axis == from || axis == to;
+      tiles *= tiled ? ceil_div(dims[axis], kTile) : dims[axis];
+    }
+    return Geometry{
+        .grid = {resident_blocks_for(*spec, tiles * kTile * kRows, kTile * kRows), 1, 1},
+        .block = {kTile, kRows, 1}};
+  };
+  return std::make_unique<FunctionKernel>(std::move(parts));
 }
 
 }  // namespace anneal::cuda

@@ -16,9 +16,7 @@ DataType conv_accumulator(const Request& request) {
   return size_of(x) == 1 ? DataType::kI32 : accumulator(x);
 }
 
-void add_conv(ShapeText& shape, Extents& extents, const Conv& op, const Request& request) {
-  add_window(shape, extents, request, {op.strides, op.pads_begin, op.pads_end, op.dilations},
-             false);
+void add_kernel(ShapeText& shape, Extents& extents, const Request& request) {
   const int rank = request.inputs[0].type.shape.rank();
   for (int i = 0; i < 3; ++i) {
     const int axis = axis_of(i, rank);
@@ -26,6 +24,12 @@ void add_conv(ShapeText& shape, Extents& extents, const Conv& op, const Request&
     shape.number(fmt::format("kernel_{}", letter), axis < 0 ? "1" : extents.input_dim(1, axis));
     shape.number(fmt::format("w_{}", letter), axis < 0 ? "0" : extents.input_stride(1, axis));
   }
+}
+
+void add_conv(ShapeText& shape, Extents& extents, const Conv& op, const Request& request) {
+  add_window(shape, extents, request, {op.strides, op.pads_begin, op.pads_end, op.dilations},
+             false);
+  add_kernel(shape, extents, request);
   shape.number("w_k", extents.input_stride(1, 0));
   shape.number("w_c", extents.input_stride(1, 1));
 }
@@ -33,7 +37,7 @@ void add_conv(ShapeText& shape, Extents& extents, const Conv& op, const Request&
 std::string weight_zeros_definition(const ZeroText& zero, const Extents& extents,
                                     std::string_view accumulator) {
   return fmt::format(
-      "struct Zeros {{\n  static constexpr bool kHasZero = {};\n  i64 first;\n{}"
+      "struct Zeros {{\n  enum : bool {{ kHasZero = {} }};\n  i64 first;\n{}"
       "  __device__ {} of(i64 k) const {{\n{}    return {};\n  }}\n}};\n",
       zero.is_present(), zero.members(extents), accumulator,
       zero.is_per_line() ? "    const i64 i = first + k;\n" : "", zero.value());

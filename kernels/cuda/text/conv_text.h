@@ -13,7 +13,9 @@ namespace anneal::cuda {
 std::string why_no_conv_text(const Request& request);
 DataType conv_accumulator(const Request& request);
 
-// add_window(), kernel_*, w_k, w_c, w_z, w_y, w_x.
+// kernel_*, w_z, w_y, w_x: of the weights, input 1.
+void add_kernel(ShapeText& shape, Extents& extents, const Request& request);
+// add_window(), add_kernel(), w_k, w_c.
 void add_conv(ShapeText& shape, Extents& extents, const Conv& op, const Request& request);
 
 // "struct Zeros": Acc of(Index k), of weights of output channel `first` + k.

@@ -1,5 +1,6 @@
 // Sizes and strides of operands in the text of a function: literals where they are known when the
-// kernel is made, else parameters v0, v1, ... whose values each binding reads off the views.
+// kernel is made and not negative, else parameters v0, v1, ... whose values each binding reads off
+// the views.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -26,7 +27,7 @@ class Extents {
     return number({of_output, true, operand, axis});
   }
 
-  // The requested extents that are not known: ", i64 v0, i64 v1"; and ", v0, v1".
+  // The requested extents that are no literals: ", i64 v0, i64 v1"; and ", v0, v1".
   std::string parameters() const;
   std::string names() const;
 

@@ -126,8 +126,8 @@ std::string MatMulText::result_definition(std::string_view accumulator) const {
   if (!decode.empty()) decode = "    rest /= s.m;\n" + decode;
   if (is_split()) batch = "  i64 begin;\n" + batch;
   return fmt::format(
-      "struct Result {{\n  using Index = Shape::Index;\n  static constexpr int kLanes = "
-      "Store::kLanes;\n  const Shape& s;\n  Store store;\n{0}"
+      "struct Result {{\n  using Index = Shape::Index;\n  enum : int {{ kLanes = "
+      "Store::kLanes }};\n  const Shape& s;\n  Store store;\n{0}"
       "  struct At {{\n    i64 row, m;\n{1}  }};\n"
       "  __device__ At row(Index rest) const {{\n    At at{{}};\n    at.row = rest;\n"
       "    at.m = {2};\n{3}    return at;\n  }}\n"

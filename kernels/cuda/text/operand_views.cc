@@ -137,8 +137,9 @@ bool OperandViews::lie_behind(const Operand& operand, int outer, int inner) {
   return operand.strides[outer] == sizes_.mul(operand.strides[inner], operand.type.shape[inner]);
 }
 
-void OperandViews::as_bits() {
-  for (Operand& operand : inputs_) operand.type.dtype = bits_of(operand.type.dtype);
+void OperandViews::as_bits(int indices) {
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    if (static_cast<int>(i) != indices) inputs_[i].type.dtype = bits_of(inputs_[i].type.dtype);
   for (Operand& operand : outputs_) operand.type.dtype = bits_of(operand.type.dtype);
 }
 

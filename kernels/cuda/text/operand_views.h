@@ -45,8 +45,9 @@ class OperandViews {
   bool is_dense(const Operand& operand);  // row-major, without gaps
   // Whether two neighbouring axes of an operand could be one.
   bool lie_behind(const Operand& operand, int outer, int inner);
-  // All elements as unsigned integers of their size, which copies keep bit by bit.
-  void as_bits();
+  // All elements as unsigned integers of their size, which copies keep bit by bit; but not those of
+  // input `indices`.
+  void as_bits(int indices = -1);
   void set_dtype(int input, DataType dtype) {
     inputs_[static_cast<size_t>(input)].type.dtype = dtype;
   }

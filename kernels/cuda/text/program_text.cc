@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 
 namespace anneal::cuda {
@@ -69,6 +70,24 @@ std::string narrowed(DataType dtype, RegisterType from, const std::string& value
   return fmt::format("{}({}({}))", type_text(register_type(dtype)), to_string(dtype), value);
 }
 
+// What a result is stored from: a value that was rounded for this store is not converted to f32 and
+// back.
+uint16_t stored_register(const Program& program, const Program::Result& result) {
+  const Instruction& last = program.code()[result.reg];
+  const bool just_rounded = last.opcode == Opcode::kRound && is_half(result.dtype) &&
+                            static_cast<DataType>(last.immediate) == result.dtype;
+  return just_rounded ? last.operands[0] : result.reg;
+}
+
+// The registers that are needed, given that those of `needed` are.
+std::vector<bool> needed_registers(const Program& program, std::vector<bool> needed) {
+  const auto code = program.code();
+  for (size_t i = code.size(); i-- > 0;)
+    for (int k = 0; needed[i] && k < operand_count(code[i].opcode); ++k)
+      needed[code[i].operands[static_cast<size_t>(k)]] = true;
+  return needed;
+}
+
 }  // namespace
 
 std::string type_text(DataType storage) { return std::string(name_of(storage)); }
@@ -109,8 +128,11 @@ std::string stored(DataType storage, const std::string& value) {
                           : fmt::format("{}({})", name_of(storage), value);
 }
 
+namespace {
+
 ProgramText text_of(const Program& program, const std::function<std::string(int)>& input,
-                    const std::function<std::string(int)>& index, const std::string& prefix) {
+                    const std::function<std::string(int)>& index, const std::string& prefix,
+                    const std::vector<bool>& needed) {
   const auto code = program.code();
   ProgramText text;
   std::vector<std::string> registers;  // an expression each
@@ -150,19 +172,33 @@ ProgramText text_of(const Program& program, const std::function<std::string(int)
         value = call(instruction.opcode, std::span(args).first(count));
     }
     registers.push_back(fmt::format("{}{}", prefix, registers.size()));
-    text.statements += fmt::format("const {} {} = {};\n", type, registers.back(), value);
+    if (needed[registers.size() - 1])
+      text.statements += fmt::format("const {} {} = {};\n", type, registers.back(), value);
   }
   for (const Program::Result& result : program.results()) {
-    const Instruction& last = code[result.reg];
-    const std::string& value = registers[result.reg];
-    text.registers.push_back(value);
-    // A value that was rounded for this store is not converted back to f32.
-    const bool just_rounded = last.opcode == Opcode::kRound && is_half(result.dtype) &&
-                              static_cast<DataType>(last.immediate) == result.dtype;
-    text.results.push_back(
-        just_rounded ? half(result.dtype, code[last.operands[0]].type, registers[last.operands[0]])
-                     : stored(result.dtype, value));
+    const uint16_t from = stored_register(program, result);
+    text.registers.push_back(registers[result.reg]);
+    text.results.push_back(from == result.reg
+                               ? stored(result.dtype, registers[from])
+                               : half(result.dtype, code[from].type, registers[from]));
   }
+  return text;
+}
+
+}  // namespace
+
+ProgramText text_of(const Program& program, const std::function<std::string(int)>& input,
+                    const std::function<std::string(int)>& index, const std::string& prefix) {
+  return text_of(program, input, index, prefix, std::vector<bool>(program.code().size(), true));
+}
+
+ProgramText stores_of(const Program& program, const std::function<std::string(int)>& input,
+                      const std::function<std::string(int)>& index) {
+  std::vector<bool> needed(program.code().size());
+  for (const Program::Result& result : program.results())
+    needed[stored_register(program, result)] = true;
+  ProgramText text = text_of(program, input, index, "r", needed_registers(program, needed));
+  text.registers.clear();
   return text;
 }
 

@@ -32,6 +32,9 @@ struct ProgramText {
 // the names of registers.
 ProgramText text_of(const Program& program, const std::function<std::string(int)>& input,
                     const std::function<std::string(int)>& index, const std::string& prefix = "r");
+// As text_of() for results alone: without registers, and without statements for them.
+ProgramText stores_of(const Program& program, const std::function<std::string(int)>& input,
+                      const std::function<std::string(int)>& index);
 
 // The offset of an operand's element at coordinates of `space`, to which it broadcasts. coordinate(
 // axis): an expression of type i64.
@@ -67,9 +70,8 @@ class StoreText {
   // outputs, `part` (i32) is the index of the one that accumulators belong to: "Store{y0, y1, v0,
   // part}".
   const std::string& construction() const { return construction_; }
-  // In the order of parameters().
-  void add_arguments(Arguments& arguments, std::span<const TensorView> inputs,
-                     std::span<const TensorView> outputs) const;
+  // parameters() are the inputs of the request from this one on, then all outputs.
+  size_t first_input() const { return first_input_; }
 
  private:
   std::string definition_, parameters_, construction_;

@@ -45,7 +45,7 @@ bool names_parameter(std::string_view expression) {
 
 void ShapeText::number(std::string_view name, std::string_view value) {
   if (!names_parameter(value)) {
-    constants_ += fmt::format("  static constexpr Index {} = Index({});\n", name, value);
+    constants_ += fmt::format("  enum : Index {{ {} = Index({}) }};\n", name, value);
     return;
   }
   members_ += fmt::format("  Index {};\n", name);
@@ -57,7 +57,7 @@ void ShapeText::number(std::string_view name, int64_t value) {
 }
 
 void ShapeText::flag(std::string_view name, bool value) {
-  constants_ += fmt::format("  static constexpr bool {} = {};\n", name, value);
+  constants_ += fmt::format("  enum : bool {{ {} = {} }};\n", name, value);
 }
 
 void ShapeText::add(std::string_view declaration) { declarations_ += declaration; }

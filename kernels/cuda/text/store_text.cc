@@ -100,7 +100,7 @@ Result<StoreText> StoreText::make(const Request& request, DataType accumulator, 
         return loaded(request.inputs[static_cast<size_t>(at)].type.dtype,
                       fmt::format("e{}[{}]", at, place(false, at)));
       };
-      ProgramText text = text_of(*part.program, input, coordinate);
+      ProgramText text = stores_of(*part.program, input, coordinate);
       statements = std::move(text.statements);
       results = std::move(text.results);
     }
@@ -151,12 +151,6 @@ Result<StoreText> StoreText::make(const Request& request, DataType accumulator, 
   store.construction_ =
       fmt::format("Store{{{}{}{}}}", names, extents.names(), op_outputs > 1 ? ", part" : "");
   return store;
-}
-
-void StoreText::add_arguments(Arguments& arguments, std::span<const TensorView> inputs,
-                              std::span<const TensorView> outputs) const {
-  for (const TensorView& input : inputs.subspan(first_input_)) arguments.add(input);
-  for (const TensorView& output : outputs) arguments.add(output);
 }
 
 }  // namespace anneal::cuda

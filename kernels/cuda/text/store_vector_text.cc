@@ -211,7 +211,7 @@ void Writer::add_part(const StorePart& part) {
     const auto input = [&](int i) {
       return i == 0 ? std::string("a") : values_[static_cast<size_t>(i) - 1];
     };
-    ProgramText text = text_of(*part.program, input, lane_coordinate);
+    ProgramText text = stores_of(*part.program, input, lane_coordinate);
     statements = std::move(text.statements);
     results = std::move(text.results);
   }
@@ -273,7 +273,7 @@ StoreVectorText Writer::write(const std::vector<StorePart>& parts) {
   for (const std::string& field : input_fields_) input_fields += field;
   StoreVectorText text;
   text.members = fmt::format(
-      "static constexpr int kLanes = store_aligned ? {count} : 1;\n"
+      "enum : int {{ kLanes = store_aligned ? {count} : 1 }};\n"
       "struct Columns {{\n{fields}}};\nstruct Inputs {{\n{input_fields}}};\n"
       "__device__ Columns columns([[maybe_unused]] i64 i{axis}) const {{\nColumns read{{}};\n"
       "{columns}return read;\n}}\n"

@@ -52,7 +52,7 @@ std::string coordinates_text(int rank, std::string_view channel, std::string_vie
 
 std::string result_definition(int rank, std::string_view accumulator) {
   return fmt::format(
-      "struct Result {{\n  static constexpr int kLanes = Store::kLanes;\n  Store store;\n"
+      "struct Result {{\n  enum : int {{ kLanes = Store::kLanes }};\n  Store store;\n"
       "  __device__ Store::Columns columns(i64 c) const {{ return store.columns(c); }}\n"
       "  __device__ void operator()(const Vec<{0}, kLanes>& sums, const Store::Columns& columns,\n"
       "                             i64 n, i64 c, i64 z, i64 y, i64 x) const {{\n"
