@@ -1,5 +1,6 @@
-// The parts of CUDA's driver API, NVRTC, NVML, cuBLASLt and cuDNN that are called, declared here
-// under CUDA's own names. A build needs no toolkit and links nothing of CUDA.
+// The parts of CUDA's driver API, NVRTC and NVML that are called, declared here under CUDA's own
+// names; cublas_lt_api.h and cudnn_api.h have the libraries'. A build needs no toolkit and links
+// nothing of CUDA.
 // tests/cuda/cuda_api_test.cc compares the declarations with the headers of an installed toolkit.
 #pragma once
 #include <cstddef>
@@ -186,27 +187,6 @@ struct nvmlMemory_t {
   X(nvmlDeviceGetClockInfo, nvmlReturn_t, nvmlDevice_t, nvmlClockType_t, unsigned*)            \
   X(nvmlDeviceGetTemperature, nvmlReturn_t, nvmlDevice_t, nvmlTemperatureSensors_t, unsigned*) \
   X(nvmlDeviceGetPowerUsage, nvmlReturn_t, nvmlDevice_t, unsigned*)
-
-using cublasLtHandle_t = struct cublasLtObject*;
-enum cublasStatus_t : unsigned { CUBLAS_STATUS_SUCCESS = 0 };
-
-// X(function, result, parameters...)
-#define ANNEAL_FOR_EACH_CUBLAS_LT_FUNCTION(X)           \
-  X(cublasLtGetVersion, size_t)                         \
-  X(cublasLtGetStatusName, const char*, cublasStatus_t) \
-  X(cublasLtCreate, cublasStatus_t, cublasLtHandle_t*)  \
-  X(cublasLtDestroy, cublasStatus_t, cublasLtHandle_t)
-
-using cudnnHandle_t = struct cudnnObject*;
-enum cudnnStatus_t : unsigned { CUDNN_STATUS_SUCCESS = 0 };
-
-// X(function, result, parameters...)
-#define ANNEAL_FOR_EACH_CUDNN_FUNCTION(X)            \
-  X(cudnnGetVersion, size_t)                         \
-  X(cudnnGetErrorString, const char*, cudnnStatus_t) \
-  X(cudnnCreate, cudnnStatus_t, cudnnHandle_t*)      \
-  X(cudnnDestroy, cudnnStatus_t, cudnnHandle_t)      \
-  X(cudnnSetStream, cudnnStatus_t, cudnnHandle_t, CUstream)
 
 }  // namespace anneal::cuda
 // NOLINTEND(readability-identifier-naming)

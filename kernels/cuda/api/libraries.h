@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "anneal/kernels/cuda/api/cublas_lt_api.h"
 #include "anneal/kernels/cuda/api/cuda_api.h"
+#include "anneal/kernels/cuda/api/cudnn_api.h"
 #include "anneal/kernels/cuda/api/driver.h"
 
 namespace anneal::cuda {

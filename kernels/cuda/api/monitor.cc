@@ -12,6 +12,8 @@ std::optional<T> told(nvmlReturn_t result, T value) {
   return result == NVML_SUCCESS ? std::optional<T>(value) : std::nullopt;
 }
 
+}  // namespace
+
 CardState read_card(const Nvml& nvml, const std::string& bus_id) {
   CardState state;
   state.bus_id = bus_id;
@@ -43,8 +45,6 @@ CardState read_card(const Nvml& nvml, const std::string& bus_id) {
   state.milliwatts = told(fed, milliwatts);
   return state;
 }
-
-}  // namespace
 
 std::string text_of(const CardState& card) {
   constexpr double kMi = 1 << 20;

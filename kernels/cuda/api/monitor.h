@@ -30,6 +30,8 @@ struct Cards {
 // of the machine in its own order, but CUDA_VISIBLE_DEVICES hides some cards from the driver and
 // reorders the others: bus ids identify the cards.
 std::vector<std::string> bus_ids(const Driver& driver);
+// REQUIRES: NVML has started.
+CardState read_card(const Nvml& nvml, const std::string& bus_id);
 // Of the cards at these places, in this order.
 Cards read_cards(std::span<const std::string> bus_ids,
                  const LibraryTable<Nvml>& nvml = nvml_library());

@@ -6,22 +6,26 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/hash/sha256.h"
 #include "anneal/kernels/cuda/code/code.h"
-#include "anneal/kernels/cuda/code/sha256.h"
 
 namespace anneal::cuda {
 
 // One compiled program.
 struct CodePart {
   int architecture = 0;
-  Digest digest = {};              // of the program's text
   std::vector<std::string> names;  // of its functions, sorted
+  std::vector<Digest> digests;     // of each function's text with its headers
   std::vector<std::byte> cubin;
   bool operator==(const CodePart&) const = default;
 };
 
-// Little-endian. "ANNEALCU", u32 1 (the version), u32 parts; of each part u32 architecture, 32
-// bytes digest, u32 names, of each u32 length and its bytes, u64 length of the cubin and its bytes.
+// Of these functions, with their names and digests, and still without machine code.
+CodePart part_for(std::span<const std::shared_ptr<Function>> functions, int architecture);
+
+// Little-endian. "ANNEALCU", u32 2 (the version), u32 parts; of each part u32 architecture, u32
+// functions, of each u32 length of its name, the name and 32 bytes digest, u64 length of the cubin
+// and its bytes.
 std::vector<std::byte> code_image(std::span<const CodePart> parts);
 // Fails with kIncompatiblePlan if these are no such bytes or a cubin is no whole ELF file. An empty
 // image has no parts.
@@ -30,8 +34,8 @@ std::vector<CodePart> parts_of(std::span<const std::byte> image);
 // Machine code of an architecture runs on those of its generation that are not older.
 bool runs_on(int code_architecture, int device_architecture);
 
-// The functions that the part was compiled from, if all are among these with the very same texts;
-// else none.
+// Those of the functions that the part was compiled from, with the very same texts. The part may
+// have others: a plan's kernels and those that take their places are not made together.
 std::vector<std::shared_ptr<Function>> functions_of(
     const CodePart& part, std::span<const std::shared_ptr<Function>> functions);
 

@@ -10,7 +10,7 @@
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
-#include "anneal/kernels/cuda/code/sha256.h"
+#include "anneal/core/hash/sha256.h"
 
 namespace anneal::cuda {
 namespace {
@@ -33,7 +33,7 @@ std::optional<std::vector<std::byte>> read_entry(const std::string& path) {
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
   try {
     const FileBytes file = read_file(path);
-    const auto magic = bytes_of(kEntryMagic);
+    const auto magic = std::as_bytes(std::span(kEntryMagic));
     if (file.bytes.size() < magic.size() + sizeof(Digest) ||
         !std::equal(magic.begin(), magic.end(), file.bytes.begin()))
       return std::nullopt;
@@ -54,7 +54,7 @@ void write_entry(const std::string& path, std::span<const std::byte> image) {
   // Files of this folder are loaded and run, so a folder made here is readable by its owner only.
   if (fs::create_directories(folder, failed)) fs::permissions(folder, fs::perms::owner_all, failed);
   ByteWriter entry;
-  entry.raw(bytes_of(kEntryMagic));
+  entry.raw(std::as_bytes(std::span(kEntryMagic)));
   entry.raw(sha256(image));
   entry.raw(image);
   try {

@@ -5,6 +5,8 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <utility>
+#include <vector>
 
 namespace anneal::cuda {
 
@@ -26,6 +28,18 @@ class ConfigSpace {
       if (now < least) least = now, best = &config;
     }
     return best;
+  }
+
+  // The tactics of those that fit, of the least cost first; cheapest() is the first.
+  template <class Fits, class Cost>
+  std::vector<std::vector<std::byte>> tactics(const Fits& fits, const Cost& cost) const {
+    std::vector<std::pair<double, const Config*>> found;
+    for (const Config& config : all_)
+      if (fits(config)) found.emplace_back(cost(config), &config);
+    std::ranges::stable_sort(found, {}, &std::pair<double, const Config*>::first);
+    std::vector<std::vector<std::byte>> tactics;
+    for (const auto& [seconds, config] : found) tactics.push_back(tactic_of(*config));
+    return tactics;
   }
 
   // The one that tactic_of() writes so; nullopt if there is none that fits.

@@ -60,4 +60,12 @@ std::optional<DepthwiseConfig> depthwise_for(const DepthwiseSizes& sizes, const 
                  [&](const DepthwiseConfig& config) { return depthwise_fits(config, sizes); });
 }
 
+std::vector<std::vector<std::byte>> depthwise_tactics(const DepthwiseSizes& sizes,
+                                                      const DeviceSpec& spec) {
+  const DepthwiseConfig chosen = choose_depthwise(sizes, spec);
+  return ConfigSpace<DepthwiseConfig>(kDepthwiseConfigs)
+      .tactics([&](const DepthwiseConfig& config) { return depthwise_fits(config, sizes); },
+               [&](const DepthwiseConfig& config) { return config == chosen ? 0.0 : 1.0; });
+}
+
 }  // namespace anneal::cuda

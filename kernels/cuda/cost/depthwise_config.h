@@ -34,5 +34,8 @@ std::string to_string(const DepthwiseConfig& config);  // "4 channels x 2 column
 std::vector<std::byte> tactic_of(const DepthwiseConfig& config);
 std::optional<DepthwiseConfig> depthwise_for(const DepthwiseSizes& sizes, const DeviceSpec& spec,
                                              std::span<const std::byte> tactic);
+// Of all that these sizes allow: choose_depthwise()'s, then those of most outputs per thread.
+std::vector<std::vector<std::byte>> depthwise_tactics(const DepthwiseSizes& sizes,
+                                                      const DeviceSpec& spec);
 
 }  // namespace anneal::cuda

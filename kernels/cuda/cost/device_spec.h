@@ -18,6 +18,7 @@ struct DeviceSpec {
   double bandwidth;         // bytes per second of device memory
   double f32_flops;         // per second, FMA counted as two
   double f16_tensor_flops;  // dense, f32 accumulation
+  double mma_share;         // of these flops that mma.sync reaches, which our kernels use
   double launch_seconds;    // of an empty kernel in a captured graph
 };
 

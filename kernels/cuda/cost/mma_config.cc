@@ -51,7 +51,8 @@ double mma_cost(const MmaConfig& c, const ProductSizes& sizes, const DeviceSpec&
                                                        .shared_bytes_per_block = c.shared_bytes(),
                                                        .registers_per_thread = 128}),
              .threads_per_block = c.threads(),
-             .operations_per_second = spec.f16_tensor_flops / 2,
+             // A product and a sum are one operation here.
+             .operations_per_second = spec.f16_tensor_flops * spec.mma_share / 2,
              // Four warps keep the tensor cores at half of their rate, eight at most of it.
              .full_rate_threads = 8 * 32,
              .piece_operations = static_cast<double>(c.rows) * c.columns * c.depth / share,
@@ -106,6 +107,11 @@ std::optional<MmaConfig> mma_for(const ProductSizes& sizes, const DeviceSpec& sp
   if (tactic.empty()) return choose_mma(sizes, spec);
   return kMmaSpace.of_tactic(
       tactic, [&](const MmaConfig& config) { return mma_fits(config, sizes, spec); });
+}
+
+std::vector<std::vector<std::byte>> mma_tactics(const ProductSizes& sizes, const DeviceSpec& spec) {
+  return kMmaSpace.tactics([&](const MmaConfig& config) { return mma_fits(config, sizes, spec); },
+                           [&](const MmaConfig& config) { return mma_cost(config, sizes, spec); });
 }
 
 }  // namespace anneal::cuda

@@ -26,9 +26,10 @@ std::span<const MmaConfig> mma_configs();
 MmaConfig choose_mma(const ProductSizes& sizes, const DeviceSpec& spec);
 std::string to_string(const MmaConfig& config);  // "128x128x32, 2x4 warps, 3 stages"
 
-// As tactic_of() and tile_for() of tile_config.h.
+// As tactic_of(), tile_for() and tile_tactics() of tile_config.h.
 std::vector<std::byte> tactic_of(const MmaConfig& config);
 std::optional<MmaConfig> mma_for(const ProductSizes& sizes, const DeviceSpec& spec,
                                  std::span<const std::byte> tactic);
+std::vector<std::vector<std::byte>> mma_tactics(const ProductSizes& sizes, const DeviceSpec& spec);
 
 }  // namespace anneal::cuda

@@ -88,6 +88,13 @@ std::optional<TileConfig> tile_for(const ProductSizes& sizes, const DeviceSpec& 
       tactic, [&](const TileConfig& config) { return tile_fits(config, sizes.accumulator_bytes); });
 }
 
+std::vector<std::vector<std::byte>> tile_tactics(const ProductSizes& sizes,
+                                                 const DeviceSpec& spec) {
+  return kTileSpace.tactics(
+      [&](const TileConfig& config) { return tile_fits(config, sizes.accumulator_bytes); },
+      [&](const TileConfig& config) { return tile_cost(config, sizes, spec); });
+}
+
 int64_t column_blocks(const ProductSizes& sizes, int columns) {
   if (sizes.split.empty()) return ceil_div(sizes.columns, columns);
   int64_t blocks = 0;

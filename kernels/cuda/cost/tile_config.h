@@ -37,6 +37,8 @@ std::string to_string(const TileConfig& config);  // "128x128x8, 8x8 a thread, 1
 std::vector<std::byte> tactic_of(const TileConfig& config);
 std::optional<TileConfig> tile_for(const ProductSizes& sizes, const DeviceSpec& spec,
                                    std::span<const std::byte> tactic);
+// Of all that fit, from the least modelled time to the longest: choose_tile()'s is the first.
+std::vector<std::vector<std::byte>> tile_tactics(const ProductSizes& sizes, const DeviceSpec& spec);
 
 // The number of tiles with these rows and columns.
 int64_t column_blocks(const ProductSizes& sizes, int columns);

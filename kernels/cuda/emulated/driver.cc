@@ -283,6 +283,11 @@ void refuse_capturing(EmulatedStream& stream) {
   refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "not on a stream that captures");
 }
 
+// For calls that also take the legacy default stream.
+const std::shared_ptr<EmulatedStream>& any_stream(const EmulatedContext& c, CUstream stream) {
+  return stream == nullptr ? c.default_stream : object(c.streams, stream);
+}
+
 void add_streams(Driver& d) {
   d.cuStreamCreate = [](CUstream* stream, unsigned) {
     return within([&](EmulatedContext& c) {
@@ -302,7 +307,7 @@ void add_streams(Driver& d) {
   };
   d.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
     return within([&](EmulatedContext& c) {
-      EmulatedStream& s = *object(c.streams, stream);
+      EmulatedStream& s = *any_stream(c, stream);
       refuse_capturing(s);
       const auto& e = *object(c.events, event);
       s.wait_for(e.event, e.stream);
@@ -318,7 +323,7 @@ void add_streams(Driver& d) {
   };
   d.cuEventRecord = [](CUevent event, CUstream stream) {
     return within([&](EmulatedContext& c) {
-      const auto& s = object(c.streams, stream);
+      const auto& s = any_stream(c, stream);
       refuse_capturing(*s);
       EmulatedContext::Event& e = *object(c.events, event);
       s->record(e.event);

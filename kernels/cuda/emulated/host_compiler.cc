@@ -16,9 +16,9 @@
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
+#include "anneal/core/files/temporary_folder.h"
 #include "anneal/core/isa.h"
 #include "anneal/core/parallel.h"
-#include "anneal/core/temporary_folder.h"
 #include "anneal/kernels/cuda/code/code.h"
 
 namespace anneal::cuda {

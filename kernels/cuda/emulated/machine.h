@@ -38,6 +38,9 @@ class EmulatedContext {
   template <class T>
   using Objects = std::unordered_map<const void*, std::shared_ptr<T>>;
   Objects<EmulatedStream> streams;
+  // The legacy default stream, handle null. It has no work of its own: this device takes only
+  // orders of other streams after and before it.
+  const std::shared_ptr<EmulatedStream> default_stream = std::make_shared<EmulatedStream>();
   struct Event {
     std::shared_ptr<EmulatedEvent> event = std::make_shared<EmulatedEvent>();
     std::shared_ptr<EmulatedStream> stream;  // that it was last recorded on

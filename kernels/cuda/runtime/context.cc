@@ -48,9 +48,10 @@ void Context::check(CUresult result, std::string_view what) {
   fail(ErrorCode::kDevice, why);
 }
 
-Context::Current::Current(Context& context) : driver_(context.driver_), relaxed_(driver_) {
+Context::Current::Current(Context& context) : driver_(context.driver_) {
   context.check_not_lost();
   context.check_entered(driver_.cuCtxPushCurrent(context.handle_));
+  relaxed_.emplace(driver_);
 }
 
 void Context::check_not_lost() const {

@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -52,10 +53,12 @@ class Context {
   void check(CUresult result, std::string_view what);
 
   // As long as it lives, the context is this thread's current one, and no capture of another
-  // library meets what is called.
+  // library meets what is called. The context is pushed first and popped last: a driver may refuse
+  // to exchange the mode of a thread without one, and pushing is no call that ends a capture.
   class Current {
    public:
     ~Current() {
+      relaxed_.reset();
       CUcontext ignored = nullptr;
       if (entered_) driver_.cuCtxPopCurrent(&ignored);
     }
@@ -69,11 +72,12 @@ class Context {
     explicit Current(Context& context);
     Current(const Context& context, ToFree)
         : driver_(context.driver_),
-          relaxed_(driver_),
-          entered_(driver_.cuCtxPushCurrent(context.handle_) == CUDA_SUCCESS) {}
+          entered_(driver_.cuCtxPushCurrent(context.handle_) == CUDA_SUCCESS) {
+      if (entered_) relaxed_.emplace(driver_);
+    }
     const Driver& driver_;
-    const RelaxedCapture relaxed_;
     const bool entered_ = true;
+    std::optional<RelaxedCapture> relaxed_;
   };
   // Fails with kDevice if the device was lost, or if the driver cannot make the context current.
   [[nodiscard]] Current enter() { return Current(*this); }

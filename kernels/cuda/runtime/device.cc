@@ -23,6 +23,7 @@ class OfflineDevice final : public GpuDevice {
   OfflineDevice(int architecture, const DeviceSpec& spec)
       : GpuDevice(spec), architecture_(architecture) {}
   std::string target() const override { return fmt::format("sm_{}", architecture_); }
+  bool takes_libraries() const override { return true; }
   std::string description() const override {
     return fmt::format("sm_{}, to build for, as on the {}", architecture_, spec().name);
   }
@@ -30,15 +31,15 @@ class OfflineDevice final : public GpuDevice {
   std::unique_ptr<DeviceStream> make_stream() override { refuse(); }
   void copy(std::byte*, const std::byte*, size_t, DeviceStream&) override { refuse(); }
 
-  std::vector<std::byte> prepare_code(std::span<const std::byte>) override {
+  std::vector<std::byte> prepare_code(std::span<const std::byte> image) override {
     const auto functions = code().functions();
     if (functions.empty()) return {};
-    CodePart part;
-    part.architecture = architecture_;
-    for (const auto& function : functions) part.names.push_back(function->name);
-    const std::string program = program_of(functions);
-    part.digest = sha256(std::as_bytes(std::span(program)));
-    part.cubin = compile_once(nvrtc_compiler(), program, architecture_);
+    CodePart part = part_for(functions, architecture_);
+    for (const CodePart& earlier : parts_of(image))
+      if (earlier.architecture == part.architecture && earlier.names == part.names &&
+          earlier.digests == part.digests)
+        return code_image({&earlier, 1});
+    part.cubin = compile_once(nvrtc_compiler(), program_of(functions), architecture_);
     return code_image({&part, 1});
   }
 
@@ -117,11 +118,19 @@ std::unique_ptr<Device> open_device(std::string_view target) {
 
 const DeviceSpec& spec_of(const Device& device) { return as<const GpuDevice>(device).spec(); }
 
+GpuDevice& gpu_of(Device& device) { return as<GpuDevice>(device); }
+
+GpuStream& gpu_stream_of(DeviceStream& stream) { return as<GpuStream>(stream); }
+
 Code& code_of(Device& device) { return as<GpuDevice>(device).code(); }
 
 void launch(DeviceStream& stream, const Function& function, const Geometry& geometry,
             Arguments& arguments) {
   as<GpuStream>(stream).launch(function, geometry, arguments);
+}
+
+void copy(DeviceStream& stream, std::byte* to, const std::byte* from, size_t bytes) {
+  as<GpuStream>(stream).copy(to, from, bytes);
 }
 
 }  // namespace anneal::cuda

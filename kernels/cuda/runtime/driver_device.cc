@@ -2,14 +2,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <exception>
+#include <thread>
 #include <unordered_map>
 #include <utility>
 
+#include "anneal/kernels/cuda/api/libraries.h"
+#include "anneal/kernels/cuda/api/monitor.h"
 #include "anneal/kernels/cuda/code/code_image.h"
 #include "anneal/kernels/cuda/code/jit.h"
 #include "anneal/kernels/cuda/runtime/card_spec.h"
 #include "anneal/kernels/cuda/runtime/context.h"
+#include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/kernels/cuda/runtime/driver_stream.h"
 #include "anneal/kernels/cuda/runtime/gpu_device.h"
 
@@ -45,6 +51,36 @@ class DeviceBuffer final : public Buffer {
   const std::shared_ptr<Context> context_;
   CUdeviceptr data_ = 0;
   size_t size_;
+};
+
+// Of the application.
+class GivenBuffer final : public Buffer {
+ public:
+  GivenBuffer(std::shared_ptr<Allocator> from, size_t bytes, const std::string& device)
+      : from_(std::move(from)), bytes_(std::max(bytes, size_t{1})), size_(bytes) {
+    data_ = static_cast<std::byte*>(from_->allocate(bytes_, kAlignment));
+    if (data_ == nullptr)
+      fail(ErrorCode::kOutOfMemory,
+           fmt::format("the application's allocator has no {} bytes on {}", bytes, device));
+    if (address(data_) % kAlignment == 0) return;
+    from_->release(data_, bytes_);
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("the application's allocator gives memory on {} that is not aligned to {} "
+                     "bytes",
+                     device, kAlignment));
+  }
+  ~GivenBuffer() override { from_->release(data_, bytes_); }
+  GivenBuffer(const GivenBuffer&) = delete;
+  GivenBuffer& operator=(const GivenBuffer&) = delete;
+  std::byte* data() override { return data_; }
+  size_t size() const override { return size_; }
+
+ private:
+  static constexpr size_t kAlignment = 256;  // as cuMemAlloc()
+  const std::shared_ptr<Allocator> from_;
+  const size_t bytes_;  // as asked
+  std::byte* data_ = nullptr;
+  const size_t size_;
 };
 
 class StagingBuffer final : public Buffer {
@@ -124,6 +160,19 @@ std::string text_of_driver(const Driver& driver, CUdevice device) {
   return name;
 }
 
+// One program of all, or several to compile side by side.
+std::vector<std::vector<std::shared_ptr<Function>>> groups_of(
+    const std::vector<std::shared_ptr<Function>>& functions, bool several) {
+  constexpr size_t kInGroup = 8;
+  const size_t step = several ? kInGroup : functions.size();
+  std::vector<std::vector<std::shared_ptr<Function>>> groups;
+  for (size_t i = 0; i < functions.size(); i += step)
+    groups.emplace_back(
+        functions.begin() + static_cast<ptrdiff_t>(i),
+        functions.begin() + static_cast<ptrdiff_t>(std::min(i + step, functions.size())));
+  return groups;
+}
+
 class DriverDeviceImpl final : public GpuDevice {
  public:
   DriverDeviceImpl(const DriverDevice& what, std::shared_ptr<Context> context, int architecture,
@@ -138,8 +187,13 @@ class DriverDeviceImpl final : public GpuDevice {
         context_(std::move(context)) {}
 
   std::string target() const override { return target_; }
+  // The emulated device compiles for the host, so that no file has its images.
+  bool takes_libraries() const override { return keeps_images_; }
+  std::shared_ptr<Context> context() const override { return context_; }
   std::string description() const override;
   std::unique_ptr<Buffer> allocate(size_t bytes) override {
+    if (gpu_allocator())
+      return std::make_unique<GivenBuffer>(gpu_allocator(), bytes, context_->name());
     return std::make_unique<DeviceBuffer>(context_, bytes);
   }
   std::unique_ptr<Buffer> allocate_staging(size_t bytes) override {
@@ -149,12 +203,8 @@ class DriverDeviceImpl final : public GpuDevice {
     return make_driver_stream(context_, take_counts_);
   }
   void copy(std::byte* to, const std::byte* from, size_t bytes, DeviceStream& stream) override {
-    if (bytes == 0) return;
-    const CUstream handle = handle_of(stream, *context_);
-    const auto current = context_->enter();
-    // The driver knows from the addresses which way it goes.
-    context_->check(context_->driver().cuMemcpyAsync(address(to), address(from), bytes, handle),
-                    fmt::format("copying {} bytes", bytes));
+    static_cast<void>(handle_of(stream, *context_));  // a stream of this device
+    gpu_stream_of(stream).copy(to, from, bytes);
   }
   void limit_access(std::byte* begin, size_t bytes) override {
     if (limit_access_ == nullptr) return;
@@ -163,10 +213,15 @@ class DriverDeviceImpl final : public GpuDevice {
                     fmt::format("limiting accesses to {} bytes", bytes));
   }
   std::vector<std::byte> prepare_code(std::span<const std::byte> image) override;
+  std::string machine() const override;
+  std::optional<unsigned> clock_mhz() const override;
+  void compile_in_parallel(int threads) override { compile_threads_ = threads; }
 
  private:
   bool load(const CodePart& part, const std::vector<std::shared_ptr<Function>>& functions);
-  CodePart compile(const std::vector<std::shared_ptr<Function>>& functions) const;
+  using Functions = std::vector<std::shared_ptr<Function>>;
+  CodePart compile(const Functions& functions) const;
+  std::vector<CodePart> compile_parts(const std::vector<Functions>& groups) const;
 
   const Compiler& compiler_;
   const bool keeps_images_;
@@ -175,6 +230,7 @@ class DriverDeviceImpl final : public GpuDevice {
   const int architecture_;
   CUresult (*const limit_access_)(CUdeviceptr, size_t);
   const std::shared_ptr<Context> context_;
+  std::atomic<int> compile_threads_ = 1;
   std::mutex mutex_;  // of the members below
   std::vector<CodePart> parts_;
   std::vector<std::unique_ptr<Module>> modules_;
@@ -191,6 +247,40 @@ std::string DriverDeviceImpl::description() const {
                      context_->name(), architecture_,
                      context_->attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
                      static_cast<double>(bytes) / (1 << 30), version / 1000, version % 1000 / 10);
+}
+
+// All that times of kernels on the card depend on, in the order in which caches sort it.
+std::string DriverDeviceImpl::machine() const {
+  const Driver& driver = context_->driver();
+  int version = 0;
+  driver.cuDriverGetVersion(&version);
+  const std::string release = read_cards({}).driver_version;
+  std::string text =
+      fmt::format("{}, {}, {} multiprocessors, driver {}for CUDA {}.{}",
+                  text_of_driver(driver, context_->device()), target_,
+                  context_->attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+                  release.empty() ? "" : release + " ", version / 1000, version % 1000 / 10);
+  if (!keeps_images_) return text;
+  int major = 0, minor = 0;
+  if (const auto& nvrtc = nvrtc_library().table; nvrtc && nvrtc->nvrtcVersion(&major, &minor) == 0)
+    text += fmt::format(", NVRTC {}.{}", major, minor);
+  if (const auto& cudnn = cudnn_library().table)
+    text += fmt::format(", cuDNN {}", cudnn->cudnnGetVersion());
+  if (const auto& lt = cublas_lt_library().table)
+    text += fmt::format(", cuBLASLt {}", lt->cublasLtGetVersion());
+  return text;
+}
+
+std::optional<unsigned> DriverDeviceImpl::clock_mhz() const {
+  if (!keeps_images_) return std::nullopt;
+  constexpr int kIdBytes = 32;
+  char id[kIdBytes] = {};
+  const auto current = context_->enter();
+  if (context_->driver().cuDeviceGetPCIBusId(id, kIdBytes, context_->device()) != CUDA_SUCCESS)
+    return std::nullopt;
+  const std::string bus_id = id;
+  const Cards cards = read_cards({&bus_id, 1});
+  return cards.cards.empty() ? std::nullopt : cards.cards[0].clock_mhz;
 }
 
 // False if the driver does not take this machine code.
@@ -214,13 +304,31 @@ bool DriverDeviceImpl::load(const CodePart& part,
 }
 
 CodePart DriverDeviceImpl::compile(const std::vector<std::shared_ptr<Function>>& functions) const {
-  CodePart part;
-  for (const auto& function : functions) part.names.push_back(function->name);
-  const std::string program = program_of(functions);
-  part.architecture = architecture_;
-  part.digest = sha256(std::as_bytes(std::span(program)));
-  part.cubin = compile_once(compiler_, program, architecture_);
+  CodePart part = part_for(functions, architecture_);
+  part.cubin = compile_once(compiler_, program_of(functions), architecture_);
   return part;
+}
+
+// Each on the next free thread: NVRTC compiles on several at once.
+std::vector<CodePart> DriverDeviceImpl::compile_parts(const std::vector<Functions>& groups) const {
+  std::vector<CodePart> parts(groups.size());
+  std::vector<std::exception_ptr> failed(groups.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    for (size_t i; (i = next++) < groups.size();) try {
+        parts[i] = compile(groups[i]);
+      } catch (...) {
+        failed[i] = std::current_exception();
+      }
+  };
+  std::vector<std::jthread> threads;
+  const size_t count = std::min(groups.size(), static_cast<size_t>(compile_threads_.load()));
+  for (size_t i = 1; i < count; ++i) threads.emplace_back(work);
+  work();
+  threads.clear();
+  for (const std::exception_ptr& each : failed)
+    if (each) std::rethrow_exception(each);
+  return parts;
 }
 
 std::vector<std::byte> DriverDeviceImpl::prepare_code(std::span<const std::byte> image) {
@@ -246,13 +354,16 @@ std::vector<std::byte> DriverDeviceImpl::prepare_code(std::span<const std::byte>
       if (wanted && load(part, held)) parts_.push_back(std::move(part));
     }
   if (const auto missing = lacking(); !missing.empty()) {
-    CodePart part = compile(missing);
-    if (!load(part, missing))
-      fail(ErrorCode::kDevice,
-           fmt::format("{} does not take the code that {} makes for it: is its driver older than "
-                       "this CUDA?",
-                       context_->name(), compiler_.identity()));
-    if (keeps_images_) parts_.push_back(std::move(part));
+    const std::vector<Functions> groups = groups_of(missing, compile_threads_ > 1);
+    std::vector<CodePart> parts = compile_parts(groups);
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (!load(parts[i], groups[i]))
+        fail(ErrorCode::kDevice,
+             fmt::format("{} does not take the code that {} makes for it: is its driver older than "
+                         "this CUDA?",
+                         context_->name(), compiler_.identity()));
+      if (keeps_images_) parts_.push_back(std::move(parts[i]));
+    }
   }
   return parts_.empty() ? std::vector<std::byte>{} : code_image(parts_);
 }

@@ -133,6 +133,20 @@ class DriverStream final : public GpuStream {
                       fmt::format("launching {} with {}", function.name, text_of(geometry)));
   }
 
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override {
+    if (bytes == 0) return;
+    const auto address = [](const std::byte* data) { return reinterpret_cast<CUdeviceptr>(data); };
+    const auto current = context_->enter();
+    // The driver knows from the addresses which way it goes.
+    context_->check(context_->driver().cuMemcpyAsync(address(to), address(from), bytes, handle_),
+                    fmt::format("copying {} bytes", bytes));
+  }
+
+  void call(const std::function<void(CUstream)>& work) override {
+    const auto current = context_->enter();
+    work(handle_);
+  }
+
  private:
   // The event may go at once: the driver keeps it until the stream that waits has passed it.
   void order(CUstream first, CUstream second) {

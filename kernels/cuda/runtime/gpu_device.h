@@ -1,7 +1,12 @@
 // The common base of all devices of this backend.
 #pragma once
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <typeindex>
+#include <unordered_map>
 #include <vector>
 
 #include "anneal/core/access_counts.h"
@@ -14,6 +19,8 @@
 
 namespace anneal::cuda {
 
+class Context;
+
 class GpuDevice : public Device {
  public:
   explicit GpuDevice(const DeviceSpec& spec) : spec_(spec) {}
@@ -21,15 +28,45 @@ class GpuDevice : public Device {
   const DeviceSpec& spec() const { return spec_; }
   Code& code() { return code_; }
 
+  // Whether NVIDIA's libraries run on it, or can be asked about it: not on the emulated device.
+  virtual bool takes_libraries() const { return false; }
+  // Of a card; null of a device to build for.
+  virtual std::shared_ptr<Context> context() const { return nullptr; }
+  // Where allocate() takes memory from; null: from the driver.
+  void use_allocator(std::shared_ptr<Allocator> allocator) {
+    gpu_allocator_ = std::move(allocator);
+  }
+  // As in backend.h.
+  virtual std::optional<unsigned> clock_mhz() const { return std::nullopt; }
+  virtual void compile_in_parallel(int /*threads*/) {}
+  // What a library keeps for this device, a handle say: one object of each type, made at first use
+  // by `make`, destroyed with the device. Thread-safe.
+  template <class T>
+  T& of_library(const std::function<std::shared_ptr<T>()>& make) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<void>& object = of_libraries_[typeid(T)];
+    if (!object) object = make();
+    return *static_cast<T*>(object.get());
+  }
+
+ protected:
+  const std::shared_ptr<Allocator>& gpu_allocator() const { return gpu_allocator_; }
+
  private:
   const DeviceSpec spec_;
   Code code_;
+  std::shared_ptr<Allocator> gpu_allocator_;
+  std::mutex mutex_;
+  std::unordered_map<std::type_index, std::shared_ptr<void>> of_libraries_;
 };
 
 // A place where functions run.
 class GpuStream : public DeviceStream {
  public:
   virtual void launch(const Function& function, const Geometry& geometry, Arguments& arguments) = 0;
+  virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;  // as Device::copy()
+  // Lets a library put work on this stream, in its context, also while the stream records.
+  virtual void call(const std::function<void(CUstream)>& work) = 0;
   virtual std::vector<FunctionCounts> take_counts() = 0;  // as in backend.h
   void set_spins(bool spins) { spins_ = spins; }
 

@@ -35,6 +35,9 @@ class Arguments {
   size_t count_ = 0;
 };
 
-// For devices of this backend only. A grid without blocks launches nothing.
+// The first address at or after `memory` that is a multiple of `alignment`, a power of two.
+inline std::byte* aligned_up(std::byte* memory, size_t alignment) {
+  return memory + (0 - reinterpret_cast<uintptr_t>(memory)) % alignment;
+}
 
 }  // namespace anneal::cuda
