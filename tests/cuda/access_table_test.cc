@@ -113,6 +113,8 @@ constexpr Case kCases[] = {
   y = MatMul(a, b))txt"},
     {"attention_f16", "q: f16[1,4,64,64], k: f16[1,4,64,64], v: f16[1,4,64,64]", R"txt(
   y = Attention(q, k, v))txt"},
+    {"attention_f32", "q: f32[1,4,64,64], k: f32[1,4,64,64], v: f32[1,4,64,64]", R"txt(
+  y = Attention(q, k, v))txt"},
     {"softmax_f16", "x: f16[96,128]", R"txt(
   y = Softmax(x) axis=1)txt"},
     {"softmax_long_f32", "x: f32[16,1000]", R"txt(
@@ -138,6 +140,19 @@ constexpr Case kCases[] = {
   y = Reduce(x, i64{1}) kind=sum)txt"},
     {"reduce_columns_f32", "x: f32[4,64,512]", R"txt(
   y = Reduce(x, i64{1}) kind=max)txt"},
+    {"cumulative_f32", "x: f32[16,2500]", R"txt(
+  y = Cumulative(x, i64{1}))txt"},
+    {"cumulative_of_columns_f32", "x: f32[2,24,3000]", R"txt(
+  y = Cumulative(x, i64{1}))txt"},
+    {"topk_long_f32", "x: f32[4,3000]", R"txt(
+  y, z = TopK(x, i64{40}) axis=1)txt"},
+    {"topk_short_f16", "x: f16[64,64]", R"txt(
+  y, z = TopK(x, i64{8}) axis=1)txt"},
+    {"conv_transpose_f16", "x: f16[1,64,14,14]", R"txt(
+  const v: f16[64,64,1,1] = random(2)
+  const w: f16[64,32,4,4] = random(1)
+  p = Conv(x, v) {point}
+  y = ConvTranspose(p, w) {half3} output_padding=[0,0])txt"},
     {"mean_of_images_f16", "x: f16[2,128,14,14]", R"txt(
   const w: f16[64,128,1,1] = random(1)
   c = Conv(x, w) {point}
@@ -151,6 +166,12 @@ constexpr Case kCases[] = {
     {"concat_f16", "x: f16[2,24,14,14]", R"txt(
   a = Pointwise(x) program="(f16)->(f16) round_f16(mul($0,2f32))"
   y = Concat(a, x, a) axis=1)txt"},
+    {"gather_f16", "x: f16[512,256]", R"txt(
+  const at: i64[12] = {3,501,-1,3,77,260,259,12,-300,8,511,64}
+  y = Gather(x, at) axis=0)txt"},
+    {"scatter_f32", "x: f32[64,256], u: f32[6,256]", R"txt(
+  const at: i64[6,1] = {3,-1,60,3,17,5}
+  y = ScatterND(x, at, u) reduction=add)txt"},
     {"max_pool_f16", "x: f16[1,64,28,28]", R"txt(
   const w: f16[64,64,1,1] = random(1)
   c = Conv(x, w) {point}
@@ -176,6 +197,8 @@ constexpr Exception kExceptions[] = {
     {"conv_stem_int8", "cuda.pointwise.strided", "y0[", "three channels are stored one by one"},
     {"conv_stem_f16", "cuda.conv.mma", "copy_async", "lanes read pixels of 6 bytes, 8 apart"},
     {"conv_stem_int8", "cuda.conv.mma", "copy_async", "lanes read pixels of 3 bytes, 4 apart"},
+    {"", "cuda.topk.lines", "y0[base_y0", "the chosen elements lie anywhere in the line"},
+    {"", "cuda.conv_transpose.direct", "load<N>(from, i)", "next rounds read the rest of a sector"},
 };
 
 std::string graph_text(const Case& each) {

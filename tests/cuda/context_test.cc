@@ -8,9 +8,9 @@
 
 #include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/kernels/cuda/runtime/gpu_device.h"
-#include "anneal/tests/cuda/emulated.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/cuda/fake_driver.h"
+#include "anneal/tests/cuda/target_under_test.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal::cuda {
@@ -108,9 +108,9 @@ TEST_F(ContextTest, NoCallEndsTheCaptureOfAnother) {
 }
 
 // What torch.cuda.graph() does, in this thread or in another one.
-TEST(ContextOfTheEmulatedDevice, LeavesAGlobalCaptureAlone) {
+TEST(ContextOfADevice, LeavesAGlobalCaptureAlone) {
   const auto use = [] {
-    const auto device = open_device("emulated");
+    const auto device = open_device(device_under_test());
     const auto fill = code_of(*device).add(
         {"fill", {}, "KERNEL($name, 32)(Out<i32> y) {\n  y[threadIdx.x] = 7;\n}"});
     device->prepare_code({});
@@ -126,15 +126,15 @@ TEST(ContextOfTheEmulatedDevice, LeavesAGlobalCaptureAlone) {
     stream->wait();
     EXPECT_EQ(reinterpret_cast<const int32_t*>(staging->data())[31], 7);
   };
-  EmulatedTarget other;
+  DriverTarget other(driver_under_test(), compiler_under_test());
   const CUdeviceptr memory = other.upload(std::vector<int32_t>{0});
   for (const bool in_this_thread : {true, false}) {
-    EmulatedTarget::check(
-        other.d.cuStreamBeginCapture(other.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
-    EmulatedTarget::check(other.d.cuMemsetD8Async(memory, 1, 4, other.stream));
+    DriverTarget::check(other.d.cuStreamBeginCapture(other.stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    DriverTarget::check(other.d.cuMemsetD8Async(memory, 1, 4, other.stream));
     in_this_thread ? use() : std::thread(use).join();
     CUgraph graph = nullptr;
-    EXPECT_EQ(other.d.cuStreamEndCapture(other.stream, &graph), CUDA_SUCCESS) << emulated_fault();
+    EXPECT_EQ(other.d.cuStreamEndCapture(other.stream, &graph), CUDA_SUCCESS);
+    DriverTarget::check(other.d.cuGraphDestroy(graph));
   }
 }
 

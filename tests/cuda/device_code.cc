@@ -1,31 +1,36 @@
-// Builds graphs for a card and writes the machine code of their plans: what machine_code_test.py
-// disassembles.
+// Writes the machine code of plans for cards: what machine_code_test.py disassembles.
 //
 //   device_code TARGET GRAPHS FOLDER
+//   device_code FOLDER ENGINE...
 //
-// GRAPHS holds texts of graphs (docs/graph_text.md), each behind a line "== NAME". Of case i every
-// compiled program j is written to FOLDER/i.j.cubin; JSON on standard output names NVRTC's version,
-// what the plan of each case runs and what its functions take of the card. Ends with 77 if there is
-// no NVRTC.
+// GRAPHS holds texts of graphs (docs/graph_text.md), each behind a line "== NAME", which are built
+// for the target. Of an engine file each plan for a card is a case, "ENGINE TARGET". Of case i
+// every compiled program j is written to FOLDER/i.j.cubin; JSON on standard output names NVRTC's
+// version, of each case the steps with the functions that they launch, and what these take of the
+// card. Ends with 77 if there is no NVRTC.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "anneal/bench/gpu/layer_timing.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/plan.h"
+#include "anneal/engine/run/planned_kernel.h"
+#include "anneal/engine/slot_alignment.h"
 #include "anneal/graph/text/text.h"
 #include "anneal/kernels/cuda/api/libraries.h"
+#include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/code/code_image.h"
 #include "anneal/kernels/cuda/code/cubin.h"
-#include "anneal/kernels/cuda/cost/mma_config.h"
+#include "anneal/kernels/cuda/cost/tactic_text.h"
 
 namespace anneal::cuda {
 namespace {
@@ -53,19 +58,38 @@ std::vector<Case> read_cases(const std::string& path) {
   return cases;
 }
 
-// "64x64x64, 2x2 warps, 3 stages" of a step on tensor cores; else empty.
-std::string tile_of(const Step& step) {
-  for (const MmaConfig& config : mma_configs())
-    if (step.kernel.ends_with(".mma") && std::ranges::equal(tactic_of(config), step.tactic))
-      return to_string(config);
-  return {};
+// By name, of the step that the layer plans.
+std::vector<std::string> functions_launched(const bench::PlannedLayer& layer, Device& device) {
+  const Step& step = layer.planned();
+  const KernelEntry* const entry = find_kernel(cuda_backend(), step.kernel);
+  if (entry == nullptr) return {};
+  const StepOperands operands = operands_of(layer.file, layer.plan(), step);
+  KernelResult made = entry->make(request_of(layer.plan(), step, operands, device));
+  if (!made) fail(ErrorCode::kInternal, fmt::format("step {}: {}", step.name, made.reason()));
+  know_alignments(**made, alignments_of(layer.plan(), step.inputs),
+                  alignments_of(layer.plan(), step.outputs));
+  std::vector<std::string> names;
+  for (const bench::LaunchFacts& launch : bench::launches_of(**made, layer))
+    names.push_back(launch.function);
+  return names;
 }
 
-Json json_of(const Plan& plan, const std::string& file_prefix) {
+Json json_of(const EngineFile& file, size_t number, const std::string& file_prefix) {
+  bench::PlannedLayer layer;
+  layer.file.plans = {file.plans[number]};
+  layer.file.weights = file.weights;
+  const Plan& plan = layer.plan();
+  const auto device = cuda_backend().open(plan.target);
   Json steps = Json::array(), programs = Json::array();
-  for (const Step& step : plan.steps)
-    if (step.device == 0 && !step.kernel.empty())
-      steps.push_back({{"name", step.name}, {"kernel", step.kernel}, {"tile", tile_of(step)}});
+  for (const Step& step : plan.steps) {
+    layer.step = static_cast<size_t>(&step - plan.steps.data());
+    steps.push_back({{"name", step.name},
+                     {"op", to_string(step.op)},
+                     {"kernel", step.kernel},
+                     {"tile", tactic_text(step.kernel, step.tactic)},
+                     {"functions", step.device == 0 ? functions_launched(layer, *device)
+                                                    : std::vector<std::string>()}});
+  }
   for (const CodePart& part : parts_of(plan.code)) {
     const std::string file = fmt::format("{}.{}.cubin", file_prefix, programs.size());
     write_file_atomically(file, part.cubin);
@@ -80,11 +104,8 @@ Json json_of(const Plan& plan, const std::string& file_prefix) {
   return {{"steps", std::move(steps)}, {"programs", std::move(programs)}};
 }
 
-int run(const std::string& target, const std::string& graphs, const std::string& folder) {
-  if (!nvrtc_library().table) {
-    fmt::print(stderr, "{}\n", nvrtc_library().why_not);
-    return 77;
-  }
+Json cases_of_graphs(const std::string& target, const std::string& graphs,
+                     const std::string& folder) {
   Json all = Json::array();
   for (const Case& each : read_cases(graphs)) {
     GraphBuildOptions options;
@@ -92,9 +113,37 @@ int run(const std::string& target, const std::string& graphs, const std::string&
     const EngineFile file = with_context([&] { return fmt::format("case \"{}\"", each.name); },
                                          [&] { return build(parse_graph(each.graph), options); });
     Json json = {{"case", each.name}};
-    json.update(json_of(file.plans[0], fmt::format("{}/{}", folder, all.size())));
+    json.update(json_of(file, 0, fmt::format("{}/{}", folder, all.size())));
     all.push_back(std::move(json));
   }
+  return all;
+}
+
+Json cases_of_engines(const std::string& folder, const std::vector<std::string>& engines) {
+  Json all = Json::array();
+  for (const std::string& path : engines) {
+    const EngineFile file = read_engine_file(path);
+    for (size_t i = 0; i < file.plans.size(); ++i) {
+      const std::string& target = file.plans[i].target;
+      if (!target.starts_with("sm_")) continue;
+      Json json = {
+          {"case", fmt::format("{} {}", std::filesystem::path(path).stem().string(), target)}};
+      json.update(json_of(file, i, fmt::format("{}/{}", folder, all.size())));
+      all.push_back(std::move(json));
+    }
+  }
+  return all;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  if (!nvrtc_library().table) {
+    fmt::print(stderr, "{}\n", nvrtc_library().why_not);
+    return 77;
+  }
+  const bool is_of_graphs = arguments[0].starts_with("sm_");
+  Json all = is_of_graphs
+                 ? cases_of_graphs(arguments[0], arguments.at(1), arguments.at(2))
+                 : cases_of_engines(arguments[0], {arguments.begin() + 1, arguments.end()});
   int major = 0, minor = 0;
   nvrtc_library().table->nvrtcVersion(&major, &minor);
   const Json report = {{"nvrtc", fmt::format("{}.{}", major, minor)}, {"cases", std::move(all)}};
@@ -106,12 +155,13 @@ int run(const std::string& target, const std::string& graphs, const std::string&
 }  // namespace anneal::cuda
 
 int main(int count, char** arguments) {
-  if (count != 4) {
-    fmt::print(stderr, "usage: device_code TARGET GRAPHS FOLDER\n");
+  const std::vector<std::string> given(arguments + 1, arguments + count);
+  if (given.size() < 2 || (given[0].starts_with("sm_") && given.size() != 3)) {
+    fmt::print(stderr, "usage: device_code TARGET GRAPHS FOLDER | device_code FOLDER ENGINE...\n");
     return 2;
   }
   try {
-    return anneal::cuda::run(arguments[1], arguments[2], arguments[3]);
+    return anneal::cuda::run(given);
   } catch (const anneal::Error& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 1;

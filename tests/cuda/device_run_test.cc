@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <thread>
 
+#include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/runtime/device.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/error_of.h"
@@ -17,10 +19,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string target() {
-  const char* const device = std::getenv("ANNEAL_TEST_DEVICE");
-  return device == nullptr ? "emulated" : device;
-}
+std::string target() { return device_under_test(); }
 
 class DeviceRunTest : public testing::Test {
  protected:
@@ -113,10 +112,38 @@ TEST_F(DeviceRunTest, RecordedWorkIsDoneAgain) {
   EXPECT_EQ(download(*x)[9], 165.0f);
 }
 
+// As torch.cuda.graph() begins it. Nothing is current to the other thread before its calls, which
+// make the device's context current first and then leave the capture alone.
+TEST_F(DeviceRunTest, LeavesAGlobalCaptureOfAnotherThreadAlone) {
+  if (target() == "emulated") GTEST_SKIP() << "context_test.cc has it for the emulated driver";
+  const Driver& driver = *driver_library().table;
+  CUdevice number = 0;
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  ASSERT_EQ(driver.cuDeviceGet(&number, 0), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuDevicePrimaryCtxRetain(&context, number), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuCtxPushCurrent(context), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+  ASSERT_EQ(driver.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+  std::thread([&] {
+    EXPECT_EQ(device_->allocate(64)->size(), 64u);
+    EXPECT_EQ(device_->allocate_staging(64)->size(), 64u);
+  }).join();
+  EXPECT_EQ(device_->allocate(64)->size(), 64u) << "nor in the thread that captures";
+  EXPECT_EQ(driver.cuStreamEndCapture(stream, &graph), CUDA_SUCCESS) << "the capture was ended";
+  if (graph != nullptr) driver.cuGraphDestroy(graph);
+  driver.cuStreamDestroy(stream);
+  CUcontext popped = nullptr;
+  driver.cuCtxPopCurrent(&popped);
+  driver.cuDevicePrimaryCtxRelease(number);
+}
+
 TEST_F(DeviceRunTest, TakesTheTime) {
   const auto twice = code_of(*device_).add(scale(2));
   device_->prepare_code({});
   const auto x = device_->allocate(100000 * sizeof(float)), y = device_->allocate(x->size());
+  upload(*x, std::vector<float>(100000));
   const double once = stream_->microseconds([&] { launch_scale(*twice, *x, *y, 0); });
   EXPECT_GT(once, 0.0);
   EXPECT_LT(once, 1e7);

@@ -101,12 +101,7 @@ TEST(OfflineDevice, MakesAnImage) {
 }
 
 CodePart part_of(const Code& code, int architecture) {
-  CodePart part;
-  part.architecture = architecture;
-  const auto functions = code.functions();
-  for (const auto& function : functions) part.names.push_back(function->name);
-  const std::string program = program_of(functions);
-  part.digest = sha256(std::as_bytes(std::span(program)));
+  CodePart part = part_for(code.functions(), architecture);
   // A header with one section.
   part.cubin.resize(128);
   const unsigned char header[] = {0x7f, 'E', 'L', 'F', 2, 1, 1};
@@ -154,10 +149,12 @@ TEST(CodeImage, IsForTheVerySameFunctions) {
   EXPECT_EQ(functions_of(part, code.functions()).size(), 2u);
   Code other;
   const auto c = other.add(scale_by(2)), d = other.add(scale_by(5));
-  EXPECT_TRUE(functions_of(part, other.functions()).empty());
+  ASSERT_EQ(functions_of(part, other.functions()).size(), 1u);
+  EXPECT_EQ(functions_of(part, other.functions())[0], c) << "of a part that has others";
   CodePart changed = part;
-  changed.digest[3] ^= std::byte{1};
-  EXPECT_TRUE(functions_of(changed, code.functions()).empty());
+  changed.digests[0][3] ^= std::byte{1};
+  ASSERT_EQ(functions_of(changed, code.functions()).size(), 1u);
+  EXPECT_EQ(functions_of(changed, code.functions())[0]->name, part.names[1]);
 }
 
 TEST(CodeImage, RunsOnLaterCardsOfTheGeneration) {

@@ -9,6 +9,7 @@
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
+#include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
 
@@ -117,7 +118,7 @@ class Elementwise : public ::testing::TestWithParam<Way> {
   }
 
   std::unique_ptr<Device> cpu_ = cpu_backend().open("cpu");
-  std::unique_ptr<Device> device_ = cuda_backend().open("emulated");
+  std::unique_ptr<Device> device_ = cuda_backend().open(cuda::device_under_test());
 };
 
 TEST_P(Elementwise, Vectors) {
@@ -152,6 +153,13 @@ TEST_P(Elementwise, CopyBetweenLayouts) {
   const Op op = Pointwise{parse_program("(f16)->(f16) $0")};
   if (GetParam().input_last != GetParam().output_last)
     expect_agreement(op, "cuda.pointwise.tiled", {"f16[2,35,9,11]"});
+}
+
+TEST_P(Elementwise, RowsThatIndicesName) {
+  if (GetParam().in_place) return;
+  expect_agreement(Gather{0}, "cuda.gather.indexed", {"f32[23,64]", "i64[33]=-23..22"});
+  expect_agreement(Gather{1}, "cuda.gather.indexed", {"f16[3,5,9,64]", "i32[7]=-5..4"});
+  expect_agreement(GatherND{1}, "cuda.gather_nd.indexed", {"u8[3,5,96]", "i64[3,7,1]=-5..4"});
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, Elementwise,

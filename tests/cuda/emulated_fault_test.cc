@@ -1,7 +1,9 @@
 // Faults planted in device functions, each found with its function and line.
 #include <gmock/gmock.h>
 
-#include "anneal/tests/cuda/emulated.h"
+#include <algorithm>
+
+#include "anneal/tests/cuda/target_under_test.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal::cuda {
@@ -263,6 +265,30 @@ TEST_P(EmulatedFaultTest, TheDeviceWorksAgainAfterTheContext) {
 
 INSTANTIATE_TEST_SUITE_P(Orders, EmulatedFaultTest, testing::Values("forward", "reversed"),
                          [](const auto& info) { return info.param; });
+
+// Cases that NVRTC leaves without the fault: it refuses the first, drops stores to shared memory
+// that is not read, and loads of a vector the one element that is used.
+constexpr const char* kNotByNvrtc[] = {
+    "more shared memory than there is", "a write behind shared memory", "two writes to one element",
+    "a vector off its place", "a vector off its place in shared memory"};
+
+// The same functions by NVRTC. The error, and the access that it shows at, may be others.
+TEST(DeviceFunctionFaults, AreFoundOnTheVirtualCard) {
+  if (is_emulated() || !finds_faults()) GTEST_SKIP() << "it needs the virtual card";
+  for (const Case& c : cases()) {
+    if (std::ranges::find(kNotByNvrtc, c.name) != std::end(kNotByNvrtc)) continue;
+    SCOPED_TRACE(c.name);
+    DriverTarget e(driver_under_test(), compiler_under_test());
+    const auto function =
+        e.function("KERNEL($name, 64)(In<f32> x, Out<f32> y, i64 n) {\n" + c.text + "}", {"mma.h"});
+    const auto x = e.upload(std::vector<float>(kElements, 1.0f));
+    const auto y = e.upload(std::vector<float>(kElements, 1.0f));
+    EXPECT_EQ(e.launch(function, 1, c.threads, x, y, int64_t{kElements}), CUDA_SUCCESS);
+    testing::internal::CaptureStderr();
+    EXPECT_NE(e.wait(), CUDA_SUCCESS);
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("virtual card: f_"));
+  }
+}
 
 TEST(EmulatedMemoryTest, UseAfterFree) {
   EmulatedTarget e;

@@ -8,6 +8,12 @@
 
 namespace anneal::cuda {
 
+// What tests of kernels run on: "emulated", or the card that ANNEAL_TEST_DEVICE names ("cuda").
+inline std::string device_under_test() {
+  const char* const device = getenv("ANNEAL_TEST_DEVICE");
+  return device == nullptr ? "emulated" : device;
+}
+
 class Setting {
  public:
   Setting(const char* name, const std::string& value) : name_(name) {

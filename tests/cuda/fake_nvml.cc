@@ -1,5 +1,7 @@
 // Replaces libnvidia-ml.so.1 where a test needs that library: two cards with made-up figures,
-// returned as NVML does when it works.
+// returned as NVML does when it works. What the first card does not support, the second does, but
+// for the power that is drawn. Two processes compute on the first card.
+#include <cstdio>
 #include <cstring>
 
 namespace {
@@ -8,6 +10,19 @@ struct Card {
   const char *bus_id, *name;
   unsigned long long free_mib;
 };
+constexpr unsigned kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7;
+struct PciInfo {
+  char legacy_bus_id[16];
+  unsigned numbers[5];
+  char bus_id[32];
+};
+struct Process {
+  unsigned pid;
+  unsigned long long used_bytes;
+  unsigned instances[2];
+};
+constexpr Process kProcesses[] = {{4001, 300ull << 20, {~0u, ~0u}}, {4002, ~0ull, {~0u, ~0u}}};
+
 Card cards[] = {{"0000:0A:00.0", "NVIDIA Made-up 1", 600},
                 {"0000:0B:00.0", "NVIDIA Made-up 2", 900}};
 
@@ -32,7 +47,7 @@ unsigned nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device) {
       *device = &card;
       return 0;
     }
-  return 6;
+  return kNotFound;
 }
 unsigned nvmlDeviceGetName(void* card, char* text, unsigned size) {
   std::strncpy(text, static_cast<Card*>(card)->name, size);
@@ -51,13 +66,54 @@ unsigned nvmlDeviceGetUtilizationRates(void*, unsigned* gpu_memory) {
   return 0;
 }
 unsigned nvmlDeviceGetClockInfo(void*, unsigned type, unsigned* megahertz) {
-  *megahertz = type == 1 ? 1980 : 2619;
+  *megahertz = type == 0 ? 1755 : type == 1 ? 1980 : 2619;
   return 0;
 }
 unsigned nvmlDeviceGetTemperature(void*, unsigned, unsigned* celsius) {
   *celsius = 41;
   return 0;
 }
-unsigned nvmlDeviceGetPowerUsage(void*, unsigned*) { return 3; }
+unsigned nvmlDeviceGetPowerUsage(void*, unsigned*) { return kNotSupported; }
+unsigned nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  if (index >= 2) return kNotFound;
+  *device = &cards[index];
+  return 0;
+}
+unsigned nvmlDeviceGetPciInfo_v3(void* card, PciInfo* place) {
+  std::strncpy(place->bus_id, static_cast<Card*>(card)->bus_id, sizeof(place->bus_id));
+  return 0;
+}
+unsigned nvmlDeviceGetUUID(void* card, char* text, unsigned size) {
+  std::snprintf(text, size, "GPU-%d", static_cast<int>(static_cast<Card*>(card) - cards));
+  return 0;
+}
+// Other numbers than the indices: /dev/nvidia5 is the first card's.
+unsigned nvmlDeviceGetMinorNumber(void* card, unsigned* number) {
+  *number = card == &cards[0] ? 5 : 4;
+  return 0;
+}
+unsigned nvmlDeviceGetFanSpeed(void* card, unsigned* percent) {
+  *percent = 35;
+  return card == &cards[0] ? kNotSupported : 0;
+}
+unsigned nvmlDeviceGetPerformanceState(void* card, unsigned* state) {
+  *state = card == &cards[0] ? 32 : 2;
+  return 0;
+}
+unsigned nvmlDeviceGetEnforcedPowerLimit(void* card, unsigned* milliwatts) {
+  *milliwatts = 350500;
+  return card == &cards[0] ? kNotSupported : 0;
+}
+unsigned nvmlDeviceGetPowerManagementLimit(void*, unsigned* milliwatts) {
+  *milliwatts = 400000;
+  return 0;
+}
+unsigned nvmlDeviceGetComputeRunningProcesses_v3(void* card, unsigned* count, Process* processes) {
+  const unsigned here = card == &cards[0] ? 2 : 0, room = *count;
+  *count = here;
+  if (room < here) return kInsufficientSize;
+  for (unsigned i = 0; i < here; ++i) processes[i] = kProcesses[i];
+  return 0;
+}
 }
 // NOLINTEND(readability-identifier-naming)

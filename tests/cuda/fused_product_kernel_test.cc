@@ -1,6 +1,7 @@
-// Products, convolutions and pools on the emulated device in ways that the op suite has not: by
-// every configuration that could be chosen, and off the alignment of vectors.
+// Products, convolutions and pools in ways that the op suite has not: by every configuration that
+// could be chosen, and off the alignment of vectors. On the device of ANNEAL_TEST_DEVICE.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "anneal/core/bytes.h"
@@ -10,14 +11,19 @@
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/cost/depthwise_config.h"
 #include "anneal/kernels/cuda/cost/mma_config.h"
+#include "anneal/kernels/cuda/cost/tactic_text.h"
 #include "anneal/kernels/cuda/cost/tile_config.h"
 #include "anneal/kernels/cuda/runtime/device.h"
+#include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
 #include "anneal/tests/kernels/tolerance.h"
 
 namespace anneal::testing {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Way {
   std::string name, kernel;
@@ -56,6 +62,7 @@ class FusedProductKernels : public ::testing::Test {
     std::vector<std::unique_ptr<Buffer>> buffers;
     std::vector<TensorView> inputs, outputs;
     std::unique_ptr<Kernel> kernel;
+    std::vector<Tactic> tactics = {};  // that the entry lists
   };
 
   TensorView place(Run& run, DataType dtype, const Dims& dims, const Dims& strides,
@@ -101,9 +108,19 @@ class FusedProductKernels : public ::testing::Test {
       run.outputs.push_back(place(run, fact.type.dtype, dims, strides, way.output_offset));
       results.push_back({.type = fact.type, .strides = shape_of(run.outputs.back().strides)});
     }
-    KernelResult made = find_kernel(cuda_backend(), way.kernel)
-                            ->make({way.op, run.layer.epilogues, run.layer.op_input_count, operands,
-                                    results, sizes, *device_, way.tactic, true});
+    const KernelEntry& entry = *find_kernel(cuda_backend(), way.kernel);
+    Request request = {way.op,
+                       run.layer.epilogues,
+                       run.layer.op_input_count,
+                       operands,
+                       results,
+                       sizes,
+                       *device_,
+                       {},
+                       true};
+    if (entry.tactics != nullptr) run.tactics = entry.tactics(request);
+    request.tactic = way.tactic;
+    KernelResult made = entry.make(request);
     EXPECT_EQ(made.reason(), "") << way.name;
     check(made.has_value(), "the kernel accepts the layer");
     if (!way.tactic.empty()) {
@@ -113,7 +130,7 @@ class FusedProductKernels : public ::testing::Test {
     return run;
   }
 
-  static void copy(const TensorView& from, const TensorView& to) {
+  static void copy(const ConstTensorView& from, const TensorView& to) {
     const auto size = static_cast<int64_t>(size_of(from.dtype));
     Dims at = Dims::filled(from.dims.rank(), 0);
     for (int64_t i = 0, elements = count(from.dims); i < elements; ++i) {
@@ -143,7 +160,7 @@ class FusedProductKernels : public ::testing::Test {
     return result.tensor;
   }
 
-  std::unique_ptr<Device> device_ = cuda_backend().open("emulated");
+  std::unique_ptr<Device> device_ = cuda_backend().open(cuda::device_under_test());
 
  private:
   std::unique_ptr<Device> cpu_ = cpu_backend().open("cpu");
@@ -332,6 +349,50 @@ TEST_F(FusedProductKernels, EveryWayToStore) {
   expect_agreement(ways);
 }
 
+// The tuner measures what entries list.
+TEST_F(FusedProductKernels, EveryListedTacticComputesTheSame) {
+  const std::vector<Way> layers = {
+      {"matmul of halves", "cuda.matmul.mma", MatMul{}, {"f16[37,72]", "f16[72,136]"}},
+      {"matmul of bytes",
+       "cuda.matmul.mma",
+       MatMul{false, true},
+       {"i8[37,288]=-128..127", "u8[133,288]=0..255"}},
+      {"matmul", "cuda.matmul.simt", MatMul{}, {"f32[37,44]", "f32[44,36]"}},
+      {"matmul of f64", "cuda.matmul.simt", MatMul{}, {"f64[37,44]", "f64[44,36]"}},
+      {"conv of halves", "cuda.conv.mma", conv(1, 1), {"f16[1,64,7,5]", "f16[19,64,3,3]"}, true},
+      {"conv", "cuda.conv.direct", conv(1, 1), {"f32[1,8,7,5]", "f32[19,8,3,3]"}, true},
+      {"depthwise", "cuda.conv.depthwise", conv(1, 1, 24), {"f32[2,24,9,7]", "f32[24,1,3,3]"}},
+      {"depthwise, channels last",
+       "cuda.conv.depthwise",
+       conv(1, 1, 24),
+       {"f16[2,24,9,7]", "f16[24,1,3,3]"},
+       true},
+  };
+  compile_in_parallel(*device_, 4);  // as the tuner does
+  std::vector<Way> ways;
+  for (const Way& layer : layers) {
+    const Run run = make(layer);
+    ASSERT_GT(run.tactics.size(), 2u) << layer.name;
+    EXPECT_EQ(run.tactics[0], run.kernel->tactic()) << layer.name;
+    for (const Tactic& tactic : run.tactics) {
+      EXPECT_EQ(std::ranges::count(run.tactics, tactic), 1) << layer.name;
+      ways.push_back(layer);
+      ways.back().tactic = tactic;
+      ways.back().name += ", " + cuda::tactic_text(layer.kernel, tactic);
+    }
+  }
+  expect_agreement(ways);
+}
+
+TEST_F(FusedProductKernels, AKernelThatRefusesListsNoTactic) {
+  const KernelEntry& entry = *find_kernel(cuda_backend(), "cuda.matmul.mma");
+  const SizeTable sizes;
+  const Op op = MatMul{};
+  const Operand side{.type = {DataType::kF32, {8, 8}}, .strides = {8, 1}};
+  const std::vector<Operand> inputs = {side, side}, outputs = {side};
+  EXPECT_TRUE(entry.tactics({op, {}, 2, inputs, outputs, sizes, *device_, {}, true}).empty());
+}
+
 // Of memory that may lie anywhere two functions are made; of known memory one, which takes no
 // other.
 TEST_F(FusedProductKernels, KnownMemoryNeedsOneFunction) {
@@ -354,6 +415,73 @@ TEST_F(FusedProductKernels, KnownMemoryNeedsOneFunction) {
   EXPECT_EQ(functions(), 1u);
   device_->prepare_code({});
   EXPECT_THROW(run(aligned, 0), Error);
+}
+
+// What a kernel for sm_90 says of operands without memory: its text, or the reason to refuse.
+struct Said {
+  std::string text, reason;
+};
+Operand operand_of(DataType dtype, const Dims& dims, const Dims& strides) {
+  return {.type = {dtype, shape_of(dims)}, .strides = shape_of(strides)};
+}
+Said say(std::string_view kernel, const Op& op, const std::vector<Operand>& inputs,
+         const Operand& output, std::string_view program = {}, size_t op_inputs = 0) {
+  const SizeTable sizes;
+  const auto device = cuda_backend().open("sm_90");
+  std::vector<Program> epilogues;
+  if (!program.empty()) epilogues = {parse_program(std::string(program))};
+  const KernelResult made =
+      find_kernel(cuda_backend(), kernel)
+          ->make({op,
+                  epilogues,
+                  static_cast<int>(op_inputs == 0 ? inputs.size() : op_inputs),
+                  inputs,
+                  {&output, 1},
+                  sizes,
+                  *device,
+                  {}});
+  Said said = {.text = {}, .reason = made ? "" : made.reason()};
+  for (const auto& function : cuda::code_of(*device).functions()) said.text += function->text.text;
+  return said;
+}
+
+TEST(KernelTexts, AttentionCountsIn32BitsWhereTheyAreEnough) {
+  const auto text_of = [](int64_t keys) {
+    const Dims dims = {8, 12, keys, 64};
+    const Operand each = operand_of(DataType::kF16, dims, row_major_strides(dims));
+    return say("cuda.attention.simt", Attention{}, {each, each, each}, each).text;
+  };
+  EXPECT_THAT(text_of(128), HasSubstr("attention::Strides<i32>"));
+  EXPECT_THAT(text_of(int64_t{1} << 18), HasSubstr("attention::Strides<i64>"));
+}
+
+TEST(KernelTexts, AStoreComputesNothingThatItDoesNotStore) {
+  const Operand x = operand_of(DataType::kF16, {64, 64}, {64, 1});
+  const Operand bias = operand_of(DataType::kF16, {64}, {1});
+  const std::string text =
+      say("cuda.matmul.mma", MatMul{}, {x, x, bias}, x, "(f32,f16)->(f16) round_f16(add($0,$1))", 2)
+          .text;
+  EXPECT_THAT(text, HasSubstr("= to_h16(r2);"));
+  EXPECT_THAT(text, Not(HasSubstr("op::widen(to_h16(")));
+}
+
+// Three channels lie in the places of four, as conv_input_layouts() wants them.
+TEST(KernelTexts, LargeKernelsOverFewChannelsNeedBitsOnlyForPadding) {
+  const auto said = [](int64_t pad) {
+    const Operand x = operand_of(DataType::kF16, {1, 3, 224, 224}, {224 * 224 * 4, 1, 224 * 4, 4});
+    const Operand w = operand_of(DataType::kF16, {768, 3, 16, 16}, {16 * 16 * 4, 1, 16 * 4, 4});
+    const Dims dims = {1, 768, 14 + pad / 8, 14 + pad / 8};
+    const Operand y = operand_of(DataType::kF16, dims, channels_last_strides(dims));
+    return say("cuda.conv.mma",
+               Conv{.strides = {16, 16},
+                    .pads_begin = {pad, pad},
+                    .pads_end = {pad, pad},
+                    .dilations = {1, 1}},
+               {x, w}, y);
+  };
+  EXPECT_EQ(said(0).reason, "");
+  EXPECT_THAT(said(0).text, HasSubstr("conv::NearInput<h16"));
+  EXPECT_EQ(said(8).reason, "a large kernel with padding over few channels");
 }
 
 TEST_F(FusedProductKernels, ATacticOfAnotherKernelIsRefused) {

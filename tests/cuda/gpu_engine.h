@@ -11,6 +11,8 @@
 
 namespace anneal::testing {
 
+// Whether the card of ANNEAL_TEST_DEVICE is that of tests/virtual_card.
+inline bool is_virtual_card() { return std::getenv("ANNEAL_VIRTUAL_CARD_PTX") != nullptr; }
 inline std::string test_device() {
   const char* const device = std::getenv("ANNEAL_TEST_DEVICE");
   return device ? device : "emulated";

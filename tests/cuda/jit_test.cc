@@ -1,4 +1,5 @@
 #include "anneal/kernels/cuda/code/jit.h"
+#include "anneal/core/hash/sha256.h"
 
 #include <gmock/gmock.h>
 
@@ -8,7 +9,6 @@
 #include <thread>
 
 #include "anneal/core/file.h"
-#include "anneal/kernels/cuda/code/sha256.h"
 #include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/error_of.h"
 

@@ -1,37 +1,52 @@
 #!/usr/bin/env python3
-"""Machine code of the main GPU kernels: what it must not contain, and a table of what it does.
+"""Machine code of the plans of the bundle's networks: what it must not contain, and a table of what it does.
 
-    machine_code_test.py DEVICE_CODE [--write] [--case PART_OF_NAME] [--target sm_90] [--keep FOLDER]
+    machine_code_test.py DEVICE_CODE ANNEAL [--whole] [--write] [--case PART_OF_NAME] [--keep FOLDER]
 
-DEVICE_CODE is the program of tests/cuda/device_code.cc. NVRTC compiles the layers of machine_code_cases.py and nvdisasm
-takes the result apart. The table is tests/golden/machine_code.txt; --write writes it again. Exit status 77, with a
-message, where NVRTC or nvdisasm is missing (`make machine-code-tools` installs nvdisasm).
+DEVICE_CODE is the program of tests/cuda/device_code.cc. ANNEAL builds the networks of bench/gpu/bundle/made_networks.py, with
+two blocks of each transformer, for sm_90: seven plans. --whole: in f16 and int8 at batch 1, 8 and 64, for sm_80, sm_90 and
+sm_100. The layers of machine_code_cases.py, which no network has, come with both. nvdisasm takes the result apart.
+
+The table is tests/golden/machine_code.txt, of what runs without --whole; --write writes it again. Exit status 77, with a
+message, where NVRTC, nvdisasm or a Python with onnx is missing (`make machine-code-tools` installs nvdisasm).
 
 Columns: registers of a thread; bytes of stack; of the main loop its instructions, its matrix instructions, the first over the
 second, loads of matrices from shared memory, asynchronous copies, global loads by width in bytes; behind the loop, global
-stores by width.
+stores by width; the steps that launch the function.
 """
 
 import argparse
 import json
+import os
+import re
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import sass
 from machine_code_cases import CASES
+from machine_code_exceptions import EXCEPTIONS, WHOLE_EXCEPTIONS
+
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(sass.ROOT / "bench/gpu"), str(sass.ROOT / "bench")]
+from bundle.networks import INPUTS  # noqa: E402
 
 GOLDEN = sass.ROOT / "tests/golden/machine_code.txt"
 # NVRTC's version decides the numbers: the table is compared where this one compiled.
 GOLDEN_NVRTC = "13.0"
+ALWAYS = [("resnet50", "f16", 1), ("resnet50", "f16", 8), ("resnet50", "int8", 8), ("bert_base", "f16", 8), ("vit_b16", "f16", 8),
+          ("yolo", "f16", 8), ("unet", "f16", 8)]
+WHOLE = [(name, dtype, batch) for name in INPUTS for dtype in ("f16", "int8") for batch in (1, 8, 64)]
+ARCHITECTURE, ARCHITECTURES = "sm_90", ("sm_80", "sm_90", "sm_100")
 LARGE_TILE = 64
 MOST_PER_MATRIX_INSTRUCTION = {"large": 6, "small": 12}
-# (part of the case's name, rule): why the case may break the rule.
-EXCEPTIONS = {
-    ("conv i8 8x3x224x224", "instructions"): "a pixel of three bytes allows no copy of more than 4 bytes",
-    ("256 of 3x3 in 32 groups", "narrow stores"): "NVRTC splits the store of 16 bytes into four of 4",
-}
+MOST_REGISTERS = 128  # with which kernels/cuda/cost/mma_config.cc counts resident blocks
+# CUDA's own, of a division or root of rare operands, and of lanes that have diverged: of a shuffle, or within the function.
+RARE_CALL = re.compile(r"__cuda_\w*(slowpath|shflsync)|`\(\.L_x_")
+ON_CUDA_CORES = ("cuda.conv.direct", "cuda.matmul.simt")
 
 
 def widths_text(widths):
@@ -44,11 +59,13 @@ def is_large(tile):
 
 
 class Row:
-    """One function of a case."""
+    """One function of a case, with the steps that launch it."""
 
-    def __init__(self, tile, resources, function):
+    def __init__(self, steps, resources, function):
         self.family = resources["name"].rsplit("_", 1)[0]
-        self.tile, self.registers, self.stack = tile, resources["registers"], resources["stack_bytes"]
+        self.tile = next((step["tile"] for step in steps if step["kernel"].endswith(".mma")), "")
+        self.steps = [step["name"] for step in steps]
+        self.registers, self.stack = resources["registers"], resources["stack_bytes"]
         loop = function.main_loop()
         inside = function.opcodes(loop) if loop else []
         behind = function.opcodes((loop[1] + 1, len(function.instructions) - 1)) if loop else function.opcodes()
@@ -58,12 +75,18 @@ class Row:
         self.copies = sum(o.startswith("LDGSTS") for o in inside)
         self.loads, self.stores = sass.widths(inside, "LDG"), sass.widths(behind, "STG")
         self.local = sum(o.startswith(("LDL", "STL")) for o in everywhere)
-        self.calls_in_loops = sum(o.startswith("CALL") for each in function.loops for o in function.opcodes(each))
+        self.calls_in_loops = sum(opcode.startswith("CALL") and not RARE_CALL.search(operands) for first, last in function.loops
+                                  for opcode, operands in function.instructions[first:last + 1])
+        self.all_copies = sum(o.startswith("LDGSTS") for o in everywhere)
 
     def text(self):
         per = f"{self.loop / self.matrix:.1f}" if self.matrix else "-"
         return (f"  {self.family:<18} {self.tile:<32} {self.registers:>4} {self.stack:>6} {self.loop:>6} {self.matrix:>4} {per:>6}"
-                f" {self.ldmatrix:>5} {self.copies:>5}  loads {widths_text(self.loads)}  stores {widths_text(self.stores)}")
+                f" {self.ldmatrix:>5} {self.copies:>5}  loads {widths_text(self.loads):<12}  stores {widths_text(self.stores):<18}"
+                f"  {self.where()}")
+
+    def where(self):
+        return self.steps[0] + (f" and {len(self.steps) - 1} more" if len(self.steps) > 1 else "")
 
     def broken_rules(self):
         """(rule, what breaks it)."""
@@ -73,53 +96,130 @@ class Row:
             yield "calls in loops", f"{self.calls_in_loops}"
         if not self.matrix:
             return
+        if self.registers > MOST_REGISTERS:
+            yield "registers", f"{self.registers} of a thread, at most {MOST_REGISTERS} are wanted"
         narrow = sum(count for width, count in self.loads.items() if width < 4)
         if narrow:
             yield "narrow loads", f"{narrow} global loads of 1 or 2 bytes in the loop of matrix instructions"
         most = MOST_PER_MATRIX_INSTRUCTION["large" if self.tile and is_large(self.tile) else "small"]
         if self.loop > most * self.matrix:
             yield "instructions", f"{self.loop / self.matrix:.1f} for a matrix instruction, at most {most} are wanted"
-        if not self.copies:
+        if not self.all_copies:  # all stages of a shallow product are filled before the loop
             yield "asynchronous copies", "there are none"
         if self.stores and min(self.stores) < 8:
             yield "narrow stores", f"the narrowest store has {min(self.stores)} bytes, at least 8 are wanted"
 
 
+def has_variables(cubin):
+    """Whether a module has memory of its own, which every constant of a type or namespace would get."""
+    return b".nv.global" in Path(cubin).read_bytes()
+
+
 def rows_of(case, nvdisasm):
-    tiles = {step["kernel"]: step["tile"] for step in case["steps"] if step["tile"]}
     for program in case["programs"]:
-        functions = sass.functions_of(program["file"], nvdisasm)
+        functions = None
         for resources in program["functions"]:
-            family = resources["name"].rsplit("_", 1)[0]
-            tile = next((tile for kernel, tile in tiles.items() if kernel == "cuda." + family.replace("_", ".")), "")
-            yield Row(tile, resources, functions[resources["name"]])
+            steps = [step for step in case["steps"] if resources["name"] in step["functions"]]
+            if not steps:
+                continue  # of a kernel that takes the place of the planned one where that is refused
+            functions = functions or sass.functions_of(program["file"], nvdisasm)
+            yield Row(steps, resources, functions[resources["name"]])
 
 
-def compile_cases(program, target, names, folder):
-    """What device_code prints, or None where there is no NVRTC."""
-    graphs = Path(folder) / "graphs.txt"
-    graphs.write_text("".join(f"== {name}\n{CASES[name]}" for name in names))
-    done = subprocess.run([program, target, graphs, folder], capture_output=True, text=True)
+def run(command, **more):
+    done = subprocess.run([str(each) for each in command], capture_output=True, text=True, **more)
+    if done.returncode not in (0, 77):
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+    return done
+
+
+def device_code(*command):
+    """The cases that device_code prints, and NVRTC's version; None where there is no NVRTC."""
+    done = run(command)
     if done.returncode == 77:
         print(f"skipped: {done.stderr.strip()}")
         return None
-    if done.returncode != 0:
-        sys.exit(done.stderr)
-    return json.loads(done.stdout)
+    report = json.loads(done.stdout)
+    return report["cases"], report["nvrtc"]
 
 
-def check(cases, nvdisasm):
+def python_with_onnx():
+    for program in dict.fromkeys((sys.executable, "/usr/bin/python3", "python3")):
+        if subprocess.run([program, "-c", "import onnx, numpy"], capture_output=True).returncode == 0:
+            return program
+    return None
+
+
+def build_networks(anneal, python, networks, targets, folder):
+    """The engine files, "NETWORK TYPE bBATCH.engine"."""
+    environment = {**os.environ, "PYTHONPATH": f"{sass.ROOT / 'bench/gpu'}:{sass.ROOT / 'bench'}", "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def write(model):
+        name, dtype = model
+        run([python, sass.ROOT / "bench/gpu/bundle/made_networks.py", name, folder / f"{name}.{dtype}.onnx", "--shallow",
+             *(["--int8"] if dtype == "int8" else [])], env=environment)
+
+    def build(network):
+        name, dtype, batch = network
+        engine = folder / f"{name} {dtype} b{batch}.engine"
+        run([anneal, "build", "-q", folder / f"{name}.{dtype}.onnx", "--fp16", "--no-self-check", "--target", targets, "--shapes",
+             INPUTS[name].format(n=batch), "-o", engine])
+        return engine
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(write, sorted({network[:2] for network in networks})))
+        return list(pool.map(build, networks))
+
+
+def compile_cases(flags, python, folder):
+    """The cases and NVRTC's version, or None where there is no NVRTC."""
+    graphs = folder / "graphs.txt"
+    graphs.write_text("".join(f"== {name}\n{text}" for name, text in CASES.items() if flags.case in name))
+    layers, engines = folder / "layers", folder / "engines"
+    layers.mkdir(), engines.mkdir()
+    found = device_code(flags.program, ARCHITECTURE, graphs, layers)
+    networks = [each for each in (WHOLE if flags.whole else ALWAYS) if flags.case in "{} {} b{}".format(*each)]
+    if found is None or not networks:
+        return found
+    built = build_networks(flags.anneal, python, networks, ",".join(ARCHITECTURES) if flags.whole else ARCHITECTURE, folder)
+    cases, version = device_code(flags.program, engines, *built)
+    return found[0] + cases, version
+
+
+def broken_by_steps(case):
+    """Products that keep tensor cores idle. Of the networks alone: the other layers are there for their own kernels."""
+    if case["case"] in CASES:
+        return
+    for step in case["steps"]:
+        if step["kernel"] in ON_CUDA_CORES:
+            yield f"step {step['name']}", "tensor cores", f"it runs on {step['kernel']}"
+
+
+def steps_on_cpu(case):
+    return [f"{step['op']} {step['name']}" for step in case["steps"] if step["kernel"].startswith("cpu.")]
+
+
+def is_of(pattern, function):
+    """Whether the function is the one of an exception: "... of Conv_3", or "... of Conv_3 and 2 more"."""
+    return fnmatchcase(function, pattern) or fnmatchcase(function, pattern + " and * more")
+
+
+def check(cases, nvdisasm, exceptions):
     """The lines of the table, and what is wrong."""
-    lines, problems, unused = [], [], set(EXCEPTIONS)
+    lines, problems, unused = [], [], set(exceptions)
     for case in cases:
         lines.append(case["case"])
-        for row in sorted(rows_of(case, nvdisasm), key=Row.text):
-            lines.append(row.text().rstrip())
-            for rule, what in row.broken_rules():
-                excused = [key for key in EXCEPTIONS if key[0] in case["case"] and key[1] == rule]
-                unused -= set(excused)
-                if not excused:
-                    problems.append(f"{case['case']}: {row.family}: {rule}: {what}")
+        if any(has_variables(program["file"]) for program in case["programs"]):
+            problems.append(f"{case['case']}: constants of the text have memory in the module; enumerators have none")
+        rows = sorted(rows_of(case, nvdisasm), key=Row.text)
+        lines += [row.text().rstrip() for row in rows]
+        lines += [f"  on the CPU: {step}" for step in steps_on_cpu(case)]
+        broken = [(f"{row.family} of {row.where()}", *each) for row in rows for each in row.broken_rules()]
+        for where, rule, what in [*broken, *broken_by_steps(case)]:
+            excused = [key for key in exceptions if is_of(key[0], f"{case['case']} {where}") and key[1] == rule]
+            unused -= set(excused)
+            if not excused:
+                problems.append(f"{case['case']}: {where}: {rule}: {what}")
     return lines, problems, unused
 
 
@@ -132,33 +232,35 @@ def differences(lines, written):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
+    parser.add_argument("anneal")
+    parser.add_argument("--whole", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--case", default="")
-    parser.add_argument("--target", default="sm_90")
-    parser.add_argument("--keep")
-    arguments = parser.parse_args()
-    nvdisasm = sass.find_nvdisasm()
+    parser.add_argument("--keep", type=Path)
+    flags = parser.parse_args()
+    nvdisasm, python = sass.find_nvdisasm(), python_with_onnx()
     if nvdisasm is None:
         print("skipped: nvdisasm is not here; `make machine-code-tools` installs it")
         return 77
-    names = [name for name in CASES if arguments.case in name]
-    if not names:
-        sys.exit(f"no case has \"{arguments.case}\" in its name")
+    if python is None:
+        print("skipped: no Python here has onnx and numpy, which write the networks")
+        return 77
     with tempfile.TemporaryDirectory() as folder:
-        report = compile_cases(arguments.program, arguments.target, names, arguments.keep or folder)
-        if report is None:
+        found = compile_cases(flags, python, flags.keep or Path(folder))
+        if found is None:
             return 77
-        lines, problems, unused = check(report["cases"], nvdisasm)
+        cases, version = found
+        lines, problems, unused = check(cases, nvdisasm, {**EXCEPTIONS, **(WHOLE_EXCEPTIONS if flags.whole else {})})
     print("\n".join(lines))
-    is_whole = not arguments.case and arguments.target == "sm_90"
-    if is_whole and report["nvrtc"] != GOLDEN_NVRTC:
-        print(f"the table is of NVRTC {GOLDEN_NVRTC}, this is {report['nvrtc']}: only the rules are checked")
-        is_whole = False
-    if is_whole:
+    has_table = not flags.case and not flags.whole
+    if has_table and version != GOLDEN_NVRTC:
+        print(f"the table is of NVRTC {GOLDEN_NVRTC}, this is {version}: only the rules are checked")
+        has_table = False
+    if not flags.case:
         problems += [f"no case needs the exception {key}" for key in sorted(unused)]
-    if arguments.write and is_whole:
+    if flags.write and has_table:
         GOLDEN.write_text("\n".join(lines) + "\n")
-    elif is_whole:
+    elif has_table:
         problems += differences(lines, GOLDEN.read_text().splitlines())
     for problem in problems:
         print(f"failed: {problem}", file=sys.stderr)

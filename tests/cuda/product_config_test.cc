@@ -1,19 +1,34 @@
 // Configurations of the kernels for products and windows: tests/golden/product_configs.txt holds
 // the choices for a table of sizes, and bytes that are no tactic are refused.
+// ANNEAL_UPDATE_GOLDEN=1 writes the table anew.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "anneal/kernels/cuda/cost/depthwise_config.h"
 #include "anneal/kernels/cuda/cost/mma_config.h"
+#include "anneal/kernels/cuda/cost/tactic_text.h"
 #include "anneal/kernels/cuda/cost/tile_config.h"
 
 namespace anneal::cuda {
 namespace {
 
-constexpr int kArchitectures[] = {80, 90, 120};
+constexpr int kArchitectures[] = {80, 90, 100, 120};
+
+TEST(ProductConfigs, TacticsAreTextForPeople) {
+  for (const MmaConfig& config : mma_configs())
+    EXPECT_EQ(tactic_text("cuda.conv.mma", tactic_of(config)), to_string(config));
+  for (const TileConfig& config : tile_configs())
+    EXPECT_EQ(tactic_text("cuda.matmul.simt", tactic_of(config)), to_string(config));
+  const DepthwiseConfig depthwise{4, 2, false};
+  EXPECT_EQ(tactic_text("cuda.conv.depthwise", tactic_of(depthwise)), to_string(depthwise));
+  EXPECT_EQ(tactic_text("cpu.pointwise.table", std::vector<std::byte>(256)), "table of 256 values");
+  EXPECT_EQ(tactic_text("cuda.other", std::vector<std::byte>(5)), "5 bytes");
+  EXPECT_EQ(tactic_text("cuda.other", {}), "");
+}
 
 TEST(ProductConfigs, Golden) {
   constexpr struct {
@@ -66,9 +81,21 @@ TEST(ProductConfigs, Golden) {
       lines << "  sm_" << architecture << ": "
             << to_string(choose_depthwise(each.sizes, *find_spec(architecture))) << '\n';
   }
+  constexpr const char* kGolden = "tests/golden/product_configs.txt";
+  if (std::getenv("ANNEAL_UPDATE_GOLDEN") != nullptr) std::ofstream(kGolden) << lines.str();
   std::ostringstream expected;
-  expected << std::ifstream("tests/golden/product_configs.txt").rdbuf();
+  expected << std::ifstream(kGolden).rdbuf();
   EXPECT_EQ(lines.str(), expected.str());
+}
+
+// The faster mma.sync is against memory, the more a tile that reads little counts.
+TEST(ProductConfigs, TheShareOfMmaSyncDecides) {
+  const ProductSizes sizes{4096, 4096, 4096};
+  DeviceSpec spec = *find_spec(80);
+  EXPECT_EQ(spec.mma_share, 1);
+  EXPECT_EQ(to_string(choose_mma(sizes, spec)), "128x64x32, 2x2 warps, 4 stages");
+  spec.mma_share = 2;
+  EXPECT_EQ(to_string(choose_mma(sizes, spec)), "128x128x32, 2x4 warps, 3 stages");
 }
 
 TEST(ProductConfigs, TilesComeBackFromTheirTactics) {

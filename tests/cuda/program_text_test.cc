@@ -9,10 +9,12 @@
 #include <limits>
 #include <numeric>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/graph/program/program_rules.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
+#include "anneal/tests/cuda/environment.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
 
@@ -202,7 +204,7 @@ class ProgramText : public ::testing::Test {
   }
 
   std::unique_ptr<Device> cpu_ = cpu_backend().open("cpu");
-  std::unique_ptr<Device> device_ = cuda_backend().open("emulated");
+  std::unique_ptr<Device> device_ = cuda_backend().open(cuda::device_under_test());
 };
 
 TEST_F(ProgramText, OpcodesOfOneOperand) {

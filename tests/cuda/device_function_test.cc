@@ -1,12 +1,13 @@
-// Device functions with nothing wrong in them give right results on the emulated device, whichever
-// thread goes first.
+// Device functions give right results: on the emulated device, whichever thread goes first, or on
+// the card that ANNEAL_TEST_DEVICE names. Faults that are planted in them are found.
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstring>
 #include <random>
 
 #include "anneal/core/float16.h"
-#include "anneal/tests/cuda/emulated.h"
+#include "anneal/tests/cuda/target_under_test.h"
 
 namespace anneal::cuda {
 namespace {
@@ -23,13 +24,16 @@ std::vector<uint16_t> halves(std::mt19937& random, size_t count) {
   return result;
 }
 
-class EmulatedKernelTest : public testing::TestWithParam<std::string> {
+// The order of threads is one of the emulated device.
+class DeviceFunctions : public testing::TestWithParam<std::string> {
+  const OrderSetting order_{GetParam()};
+
  protected:
-  EmulatedTarget e{GetParam()};
+  DriverTarget e{driver_under_test(), compiler_under_test()};
   std::mt19937 random{7};
 };
 
-TEST_P(EmulatedKernelTest, IndicesOfThreadsAndBlocks) {
+TEST_P(DeviceFunctions, IndicesOfThreadsAndBlocks) {
   const auto function = e.function(
       "KERNEL($name, 64)(Out<i32> y) {\n"
       "  const i32 in_block = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * "
@@ -41,26 +45,26 @@ TEST_P(EmulatedKernelTest, IndicesOfThreadsAndBlocks) {
   const unsigned blocks = 2 * 3 * 4, threads = 5 * 3 * 2;
   CUdeviceptr y = e.allocate(blocks * threads * 4);
   void* parameters[] = {&y};
-  EmulatedTarget::check(
+  DriverTarget::check(
       e.d.cuLaunchKernel(function, 2, 3, 4, 5, 3, 2, 0, e.stream, parameters, nullptr));
   const auto found = e.download<int32_t>(y, blocks * threads);
   for (unsigned i = 0; i < found.size(); ++i)
     ASSERT_EQ(found[i], static_cast<int32_t>(i / threads * 1000 + i % threads));
 }
 
-TEST_P(EmulatedKernelTest, ParametersOfEverySize) {
+TEST_P(DeviceFunctions, ParametersOfEverySize) {
   const auto function = e.function(
       "KERNEL($name, 1)(i8 a, In<f64> x, u16 b, f32 c, i64 d, Out<f64> y, bool f) {\n"
       "  y[0] = x[0] + a + b + c + f64(d) + (f ? 0.5 : 0.0);\n"
       "}");
   const auto x = e.upload(std::vector<double>{1000});
   const auto y = e.allocate(8);
-  EmulatedTarget::check(
+  DriverTarget::check(
       e.launch(function, 1, 1, int8_t{-1}, x, uint16_t{20000}, 0.25f, int64_t{1} << 40, y, true));
   EXPECT_EQ(e.download<double>(y, 1)[0], 1000 - 1 + 20000 + 0.75 + std::ldexp(1.0, 40));
 }
 
-TEST_P(EmulatedKernelTest, ReductionByShuffles) {
+TEST_P(DeviceFunctions, ReductionByShuffles) {
   const auto function = e.function(
       "KERNEL($name, 256)(In<f32> x, Out<f32> y, i64 n) {\n"
       "  SHARED(f32, partial, 8);\n"
@@ -78,7 +82,7 @@ TEST_P(EmulatedKernelTest, ReductionByShuffles) {
   const int64_t blocks = 7, n = 1001;
   const auto values = floats(random, static_cast<size_t>(blocks * n));
   const auto x = e.upload(values), y = e.allocate(blocks * 4);
-  EmulatedTarget::check(e.launch(function, blocks, 256, x, y, n));
+  DriverTarget::check(e.launch(function, blocks, 256, x, y, n));
   const auto sums = e.download<float>(y, blocks);
   for (int64_t b = 0; b < blocks; ++b) {
     double right = 0;
@@ -87,7 +91,7 @@ TEST_P(EmulatedKernelTest, ReductionByShuffles) {
   }
 }
 
-TEST_P(EmulatedKernelTest, ShufflesAndVotes) {
+TEST_P(DeviceFunctions, ShufflesAndVotes) {
   const auto function = e.function(
       "KERNEL($name, 64)(Out<i32> y) {\n"
       "  const i32 lane = threadIdx.x % 32, at = 8 * threadIdx.x;\n"
@@ -101,7 +105,7 @@ TEST_P(EmulatedKernelTest, ShufflesAndVotes) {
       "  y[at + 7] = __all_sync(0xffffffff, lane < 32) + 2 * __all_sync(0xffffffff, lane < 31);\n"
       "}");
   const auto y = e.allocate(64 * 8 * 4);
-  EmulatedTarget::check(e.launch(function, 1, 64, y));
+  DriverTarget::check(e.launch(function, 1, 64, y));
   const auto found = e.download<int32_t>(y, 64 * 8);
   int32_t thirds = 0;
   for (int i = 0; i < 32; i += 3) thirds |= static_cast<int32_t>(1u << i);
@@ -114,7 +118,7 @@ TEST_P(EmulatedKernelTest, ShufflesAndVotes) {
   }
 }
 
-TEST_P(EmulatedKernelTest, TiledTranspose) {
+TEST_P(DeviceFunctions, TiledTranspose) {
   const auto function = e.function(
       "KERNEL($name, 256)(In<f32> x, Out<f32> y, i64 rows, i64 columns) {\n"
       "  DYNAMIC_SHARED(f32, tile);\n"
@@ -132,14 +136,14 @@ TEST_P(EmulatedKernelTest, TiledTranspose) {
   const auto values = floats(random, static_cast<size_t>(rows * columns));
   CUdeviceptr x = e.upload(values), y = e.allocate(values.size() * 4);
   void* parameters[] = {&x, &y, &rows, &columns};
-  EmulatedTarget::check(
+  DriverTarget::check(
       e.d.cuLaunchKernel(function, 5, 3, 1, 256, 1, 1, 32 * 33 * 4, e.stream, parameters, nullptr));
   const auto turned = e.download<float>(y, values.size());
   for (size_t r = 0; r < 75; ++r)
     for (size_t c = 0; c < 129; ++c) ASSERT_EQ(turned[c * 75 + r], values[r * 129 + c]);
 }
 
-TEST_P(EmulatedKernelTest, Atomics) {
+TEST_P(DeviceFunctions, Atomics) {
   const auto function = e.function(
       "KERNEL($name, 64)(Out<i32> y) {\n"
       "  SHARED(i32, s, 1);\n"
@@ -153,7 +157,7 @@ TEST_P(EmulatedKernelTest, Atomics) {
       "  atomic_cas(y, 3, 7, 100);\n"
       "}");
   const auto y = e.upload(std::vector<int32_t>{1, 1, 1, 7});
-  EmulatedTarget::check(e.launch(function, 3, 64, y));
+  DriverTarget::check(e.launch(function, 3, 64, y));
   EXPECT_THAT(e.download<int32_t>(y, 4), testing::ElementsAre(1 + 3 * 63 * 32, 63, -63, 100));
 }
 
@@ -193,18 +197,19 @@ constexpr const char* kProduct =
     "      }\n"
     "    }\n"
     "  }\n"
+    "  copy_async_wait<0>();\n"
     "  for (i32 n = 0; n < 8; ++n)\n"
     "    for (i32 i = 0; i < 4; ++i)\n"
     "      c[(warp * 16 + lane / 4 + i / 2 * 8) * 64 + n * 8 + lane % 4 * 2 + i % 2] = "
     "sums[n][i];\n"
     "}";
 
-TEST_P(EmulatedKernelTest, ProductOnTensorCores) {
+TEST_P(DeviceFunctions, ProductOnTensorCores) {
   const int depth = 200;
   const auto left = halves(random, 64 * depth), right = halves(random, depth * 64);
   const auto function = e.function(kProduct, {"mma.h"});
   const auto a = e.upload(left), b = e.upload(right), c = e.allocate(64 * 64 * 4);
-  EmulatedTarget::check(e.launch(function, 1, 128, a, b, c, depth));
+  DriverTarget::check(e.launch(function, 1, 128, a, b, c, depth));
   const auto found = e.download<float>(c, 64 * 64);
   for (size_t m = 0; m < 64; ++m)
     for (size_t n = 0; n < 64; ++n) {
@@ -216,32 +221,62 @@ TEST_P(EmulatedKernelTest, ProductOnTensorCores) {
     }
 }
 
-class EmulatedMutationTest : public testing::TestWithParam<std::string> {};
+std::string mutated(std::string text, const std::string& from, const std::string& to) {
+  text.replace(text.find(from), from.size(), to);
+  return text;
+}
 
-TEST_P(EmulatedMutationTest, AProductWithTooFewWaitsOrBarriers) {
+class DeviceFunctionMutations : public testing::TestWithParam<std::string> {
+  const OrderSetting order_{GetParam()};
+};
+
+TEST_P(DeviceFunctionMutations, AProductWithTooFewWaitsOrBarriers) {
+  if (!finds_faults()) GTEST_SKIP() << "a GPU does not notice";
   std::mt19937 random(7);
-  const auto mutated = [](std::string text, const std::string& from, const std::string& to) {
-    text.replace(text.find(from), from.size(), to);
-    return text;
-  };
   for (const std::string& text :
        {mutated(kProduct, "copy_async_wait<kStages - 2>", "copy_async_wait<kStages - 1>"),
         mutated(kProduct, "    __syncthreads();\n", ""),
         mutated(kProduct, "(stage + kStages - 1) % kStages", "(stage + kStages - 2) % kStages")}) {
     SCOPED_TRACE(text);
-    EmulatedTarget e(GetParam());
+    DriverTarget e(driver_under_test(), compiler_under_test());
     const auto function = e.function(text, {"mma.h"});
     const auto a = e.upload(halves(random, 64 * 200)), b = e.upload(halves(random, 200 * 64)),
                c = e.allocate(64 * 64 * 4);
-    EmulatedTarget::check(e.launch(function, 1, 128, a, b, c, 200));
-    EXPECT_EQ(e.wait(), CUDA_ERROR_LAUNCH_FAILED) << emulated_fault();
-    EXPECT_THAT(emulated_fault(), testing::HasSubstr("of shared s"));
+    DriverTarget::check(e.launch(function, 1, 128, a, b, c, 200));
+    if (!is_emulated()) testing::internal::CaptureStderr();
+    EXPECT_EQ(e.wait(), CUDA_ERROR_LAUNCH_FAILED);
+    if (is_emulated())
+      EXPECT_THAT(emulated_fault(), testing::HasSubstr("of shared s"));
+    else
+      EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                  testing::AllOf(testing::HasSubstr("virtual card: f_"),
+                                 testing::HasSubstr("shared memory")));
   }
+}
+
+// No rule of a device is broken: the comparison of results names the rows.
+TEST_P(DeviceFunctions, AProductWithSwappedRows) {
+  const int depth = 200;
+  const auto a = e.upload(halves(random, 64 * depth)), b = e.upload(halves(random, depth * 64)),
+             c = e.allocate(64 * 64 * 4);
+  const auto rows_of = [&](const std::string& text) {
+    const auto function = e.function(text, {"mma.h"});
+    DriverTarget::check(e.launch(function, 1, 128, a, b, c, depth));
+    const auto all = e.download<float>(c, 64 * 64);
+    std::vector<std::vector<float>> rows;
+    for (auto row = all.begin(); row != all.end(); row += 64) rows.emplace_back(row, row + 64);
+    return rows;
+  };
+  const auto right = rows_of(kProduct),
+             swapped = rows_of(mutated(kProduct, "warp * 16 + lane % 16) * kPitchA",
+                                       "warp * 16 + (lane + 8) % 16) * kPitchA"));
+  for (size_t row = 0; row < 64; ++row)
+    EXPECT_EQ(swapped[row], right[row / 16 * 16 + (row + 8) % 16]) << row;
 }
 
 // Registers as PTX lays them out, filled from plain matrices.
 template <class A, class B>
-void multiply_bytes(EmulatedTarget& e, std::mt19937& random, const std::string& types) {
+void multiply_bytes(DriverTarget& e, std::mt19937& random, const std::string& types) {
   std::uniform_int_distribution<int> bytes(0, 255);
   std::vector<uint8_t> a(16 * 32), b(32 * 8);
   for (auto& value : a) value = static_cast<uint8_t>(bytes(random));
@@ -266,7 +301,7 @@ void multiply_bytes(EmulatedTarget& e, std::mt19937& random, const std::string& 
           "}",
       {"mma.h"});
   const auto da = e.upload(a), db = e.upload(b), dc = e.allocate(16 * 8 * 4);
-  EmulatedTarget::check(e.launch(function, 1, 32, da, db, dc));
+  DriverTarget::check(e.launch(function, 1, 32, da, db, dc));
   const auto found = e.download<int32_t>(dc, 16 * 8);
   for (size_t m = 0; m < 16; ++m)
     for (size_t n = 0; n < 8; ++n) {
@@ -277,14 +312,14 @@ void multiply_bytes(EmulatedTarget& e, std::mt19937& random, const std::string& 
     }
 }
 
-TEST_P(EmulatedKernelTest, ProductsOfBytes) {
+TEST_P(DeviceFunctions, ProductsOfBytes) {
   multiply_bytes<int8_t, int8_t>(e, random, "i8, i8");
   multiply_bytes<uint8_t, int8_t>(e, random, "u8, i8");
   multiply_bytes<int8_t, uint8_t>(e, random, "i8, u8");
   multiply_bytes<uint8_t, uint8_t>(e, random, "u8, u8");
 }
 
-TEST_P(EmulatedKernelTest, ConversionsAreThoseOfTheHost) {
+TEST_P(DeviceFunctions, ConversionsAreThoseOfTheHost) {
   const auto function = e.function(
       "KERNEL($name, 256)(In<u32> x, Out<f32> wide, Out<f32> brain, Out<u16> half, Out<u16> b,\n"
       "                   Out<u16> of_double, In<f64> d) {\n"
@@ -313,8 +348,7 @@ TEST_P(EmulatedKernelTest, ConversionsAreThoseOfTheHost) {
   const auto x = e.upload(bits), d = e.upload(doubles), wide = e.allocate(kCount * 4),
              brain = e.allocate(kCount * 4), half = e.allocate(kCount * 2),
              b = e.allocate(kCount * 2), of_double = e.allocate(kCount * 2);
-  EmulatedTarget::check(
-      e.launch(function, kCount / 256, 256, x, wide, brain, half, b, of_double, d));
+  DriverTarget::check(e.launch(function, kCount / 256, 256, x, wide, brain, half, b, of_double, d));
   const auto wides = e.download<uint32_t>(wide, kCount),
              brains = e.download<uint32_t>(brain, kCount);
   const auto hs = e.download<uint16_t>(half, kCount), bs = e.download<uint16_t>(b, kCount),
@@ -336,9 +370,9 @@ TEST_P(EmulatedKernelTest, ConversionsAreThoseOfTheHost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Orders, EmulatedMutationTest, testing::Values("forward", "reversed"),
+INSTANTIATE_TEST_SUITE_P(Orders, DeviceFunctionMutations, testing::Values("forward", "reversed"),
                          [](const auto& info) { return info.param; });
-INSTANTIATE_TEST_SUITE_P(Orders, EmulatedKernelTest, testing::Values("forward", "reversed"),
+INSTANTIATE_TEST_SUITE_P(Orders, DeviceFunctions, testing::Values("forward", "reversed"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/cuda/gpu_engine.h"

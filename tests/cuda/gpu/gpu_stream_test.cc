@@ -50,7 +50,8 @@ TEST(GpuStream, TakesRunsOfItsDevice) {
   const auto of_application = device->make_stream();
   GpuRun run(gpu_engine(kConvNet));
   for (const Stream& stream :
-       {Stream::make(test_device()), Stream::make(), Stream::from_cuda(of_application->native())})
+       {Stream::make(test_device()), Stream::make(), Stream::from_cuda(of_application->native()),
+        Stream::from_cuda(nullptr)})
     for (uint32_t seed = 1; seed <= 4; ++seed) {
       run.set(seed);
       const auto read = run.context.enqueue(stream);

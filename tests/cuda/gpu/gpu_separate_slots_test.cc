@@ -57,7 +57,7 @@ TEST(SeparateSlots, RefuseRedZonesBeyondAllMemory) {
   const EngineFile file = build_for(kConvNet, {test_target()});
   for (const size_t red_zone : {~size_t{0}, (size_t{1} << 30) + 1})
     EXPECT_THAT(error_of([&] { engine_of_plan(file, apart(red_zone)); }),
-                HasSubstr("invalid_argument: a red zone of "));
+                HasSubstr("invalid_argument: red_zone is "));
 }
 
 TEST(SeparateSlots, FollowTheShapes) {
@@ -134,6 +134,7 @@ TEST(SeparateSlots, AWriteBehindASlotIsFoundByTheEmulatedDevice) {
 
 // What a card finds by itself, without compute-sanitizer.
 TEST(SeparateSlots, AWriteBehindASlotChangesItsRedZone) {
+  if (is_virtual_card()) GTEST_SKIP() << "the virtual card stops at the write itself";
   const cuda::Setting as_a_card("ANNEAL_EMULATED_BOUNDS", "allocations");
   const EngineFile file = wrong_split();
   EXPECT_EQ(error_of_run(file, {}), "");

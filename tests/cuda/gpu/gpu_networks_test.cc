@@ -2,6 +2,7 @@
 // inputs and outputs.
 #include <gtest/gtest.h>
 
+#include "anneal/graph/text/text.h"
 #include "anneal/tests/engine/expect_steps.h"
 #include "anneal/tests/optimizer/networks.h"
 
@@ -29,6 +30,18 @@ TEST(GpuNetworks, GroupNorm) {
        {GroupNormStyle::kOp, GroupNormStyle::kInstance, GroupNormStyle::kWrittenOut})
     expect_steps(group_norm_block(style), "emulated",
                  {{"Conv", 3}, {"Normalize", 2}, {"Reduce", 1}, {"transfer", 2}});
+}
+
+// A convolution with the bias, and a shuffle.
+TEST(GpuNetworks, ConvTransposeWithABias) {
+  expect_steps(parse_graph(R"txt(
+graph up(x: f32[1,8,5,5])
+  const w: f32[8,4,2,2] = random(1)
+  const b: f32[4,1,1] = random(2)
+  y = ConvTranspose(x, w; b) strides=[2,2] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] output_padding=[0,0] epilogue="(f32,f32)->(f32) max(add($0,$1),0f32)"
+  return y
+)txt"),
+               "emulated", {{"Conv", 1}, {"Transpose", 1}, {"transfer", 2}});
 }
 
 }  // namespace

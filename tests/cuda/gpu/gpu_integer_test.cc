@@ -54,7 +54,7 @@ graph integer_net(x: f32[2,3,9,7])
   return t as curve, r3 as middle, m as sums, d as y
 )txt";
 
-std::vector<std::byte> bytes_of(const TensorView& view) {
+std::vector<std::byte> bytes_of(const ConstTensorView& view) {
   const auto size = static_cast<int64_t>(size_of(view.dtype));
   std::vector<std::byte> bytes(static_cast<size_t>(count(view.dims) * size));
   for (int64_t i = 0; i < count(view.dims); ++i) {

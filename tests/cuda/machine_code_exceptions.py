@@ -1,0 +1,68 @@
+"""Layers whose machine code may break a rule of machine_code_test.py, each with its reason."""
+
+
+def layers(network, numbers, rule, why, operation="conv_mma of Conv", where="b* sm_*"):
+    return {(f"{network} {where} {operation}_{number}", rule): why for number in numbers}
+
+
+HEADS = "boxes and scores leave channels first in f32: no two of a thread are adjacent"
+HEADS_OF_BYTES = "boxes and scores leave channels first in 8 bits: no two of a thread are adjacent"
+ADDRESSES = "each channels-first result of a thread has an address of its own"
+QUERIES = "queries, scores and sums of 16 rows are in registers at the same time"
+WEIGHTS = "each score takes a mask, a bound and an exponential"
+SCALES = "scales, biases and residuals are read before the sums are gone"
+BYTES_OF_PIXEL = "a pixel of three bytes allows no copy of more than 4 bytes"
+TWO_TYPES = "four results of a thread are 16 bytes in f32, and 4 beside them in 8 bits"
+# ptxas takes fewer registers than it may, and keeps what it needs before and behind the loop in local memory.
+OUTSIDE = "8 bytes before the loop of matrix instructions, which come back behind it"
+
+# (pattern of case and function, rule): why the function may break the rule.
+EXCEPTIONS = {
+    ("resnet50 f16 b1 sm_90 conv_mma of Conv_12", "instructions"): "6.4: the sums of the addresses of its copies",
+    ("resnet50 int8 b8 sm_90 conv_mma of Conv_3", "instructions"): BYTES_OF_PIXEL,
+    ("resnet50 int8 b8 sm_90 conv_mma of Conv_21", "instructions"): "6.1: the sums of the addresses of its copies",
+    **layers("bert_base f16", (16,), "registers", QUERIES, "attention of MatMul", "b8 sm_90"),
+    **layers("bert_base f16", (16,), "instructions", WEIGHTS, "attention of MatMul", "b8 sm_90"),
+    **layers("vit_b16 f16", (22,), "registers", QUERIES, "attention of MatMul", "b8 sm_90"),
+    **layers("vit_b16 f16", (22,), "instructions", WEIGHTS, "attention of MatMul", "b8 sm_90"),
+    **layers("yolo f16", (330, 339, 350, 359, 370, 379), "narrow stores", HEADS, where="b8 sm_90"),
+    **layers("yolo f16", (330, 339, 350, 359), "registers", ADDRESSES, where="b8 sm_90"),
+    **layers("resnet50 int8", (3, 21, 73, 141), "registers", SCALES, where="b8 sm_90"),
+}
+
+# Of the plans that only --whole builds. A star stands for the batches and architectures that need the exception, which changes with
+# each configuration that the planner takes.
+WHOLE_EXCEPTIONS = {
+    ("resnet50 f16 b1 sm_80 conv_mma of Conv_0", "instructions"): "a pixel of four halves takes twice the copies of one of eight",
+    ("resnet50 int8 b* sm_* conv_mma of Conv_3", "instructions"): BYTES_OF_PIXEL,
+    ("resnet50 int8 b64 sm_90 conv_mma of Conv_21", "instructions"): "6.1: the sums of the addresses of its copies",
+    ("vit_b16 int8 b* sm_* conv_mma of Conv_3", "instructions"): BYTES_OF_PIXEL,
+    ("yolo int8 b* sm_* conv_mma of Conv_3", "instructions"): BYTES_OF_PIXEL,
+    ("unet int8 b* sm_* conv_mma of Conv_3", "instructions"): BYTES_OF_PIXEL,
+    ("unet int8 b* sm_80 conv_mma of Conv_121", "instructions"): "6.03: the sums of the addresses of its copies",
+    ("yolo f16 b1 sm_80 conv_mma of Conv_330", "instructions"): "6.5: the sums of the addresses of its copies",
+    **layers("resnet50 int8", (3, 21, 23, 73, 141, 241, 277), "registers", SCALES),
+    **layers("bert_base int8", (3, 27, 34, 44), "registers", SCALES, "matmul_mma of MatMul"),
+    **layers("vit_b16 int8", (34, 43, 53, 80), "registers", SCALES, "matmul_mma of MatMul"),
+    **layers("vit_b16 f16", (25, 36), "registers", "152: the sums of a warp of 32x64, and biases and residuals beside them", "matmul_mma of MatMul", "b64 sm_100"),
+    **layers("yolo f16", (330, 339, 350, 359, 370, 379), "narrow stores", HEADS),
+    **layers("yolo f16", (330, 339, 350, 359, 370, 379), "registers", ADDRESSES),
+    **layers("yolo int8", (517, 531, 551, 565, 587, 601), "narrow stores", HEADS_OF_BYTES),
+    **layers("yolo int8", (291, 340), "narrow stores", TWO_TYPES),
+    **layers("yolo int8", (15, 31, 68, 84, 147, 163, 226, 242, 301, 350, 406, 462, 505, 531, 539, 575), "registers", SCALES),
+    **layers("yolo int8", (517, 551, 565, 587, 601), "registers", ADDRESSES),
+    **layers("yolo int8", (517, 551, 587), "instructions", "6.1: the sums of the addresses of its copies", where="b* sm_90"),
+    **layers("bert_base f16", (16,), "registers", QUERIES, "attention of MatMul"),
+    **layers("bert_base f16", (16,), "instructions", WEIGHTS, "attention of MatMul"),
+    **layers("vit_b16 f16", (22,), "registers", QUERIES, "attention of MatMul"),
+    **layers("vit_b16 f16", (22,), "instructions", WEIGHTS, "attention of MatMul"),
+    **layers("bert_base int8", (21,), "registers", QUERIES, "attention of MatMul"),
+    **layers("bert_base int8", (21,), "instructions", WEIGHTS, "attention of MatMul"),
+    **layers("vit_b16 int8", (28,), "registers", QUERIES, "attention of MatMul"),
+    **layers("vit_b16 int8", (28,), "instructions", WEIGHTS, "attention of MatMul"),
+    ("yolo f16 b1 sm_90 conv_mma of Conv_149", "local memory"): OUTSIDE,
+    ("yolo int8 b* sm_100 conv_mma of Conv_531", "local memory"): "16 bytes behind the loop of matrix instructions, read for each group of results",
+    ("bert_base int8 b1 sm_100 matmul_mma of MatMul_3", "local memory"): "ptxas takes 56 registers, and one pair is stored and read in each pass",
+    ("bert_base int8 b64 sm_* normalize of LayerNormalization_30", "local memory"): "8 or 16 bytes of the loop over rows, once for each row",
+    ("vit_b16 int8 b64 sm_* normalize of LayerNormalization_12", "local memory"): "8 or 16 bytes of the loop over rows, once for each row",
+}
