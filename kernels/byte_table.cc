@@ -1,4 +1,5 @@
 #include "anneal/kernels/byte_table.h"
+#include "anneal/core/dtype_kinds.h"
 
 #include <algorithm>
 

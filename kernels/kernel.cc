@@ -20,7 +20,8 @@ Tensor packed_constant(const Request& request, std::string_view form, size_t byt
                        const std::function<void(std::byte*)>& fill) {
   if (request.packed)
     if (auto ready = request.packed->find(form, bytes)) return *std::move(ready);
-  auto fresh = allocate_tensor(DataType::kU8, {static_cast<int64_t>(bytes)});
+  auto fresh =
+      allocate_tensor(DataType::kU8, {static_cast<int64_t>(bytes)}, request.device.allocator());
   fill(fresh.data.data());
   if (request.packed) request.packed->keep(form, fresh.tensor);
   return fresh.tensor;
@@ -60,7 +61,7 @@ const KernelEntry* first_accepting(const Backend& backend, size_t op, const Kern
                                    std::vector<std::pair<std::string_view, std::string>>& refused) {
   for (const KernelFamily family : backend.families) {
     for (const KernelEntry& entry : family()) {
-      if (entry.op != op) continue;
+      if (entry.op != op || entry.source != KernelSource::kOwn) continue;
       const std::string_view left_out = why_left_out(entry, options);
       std::string reason = left_out.empty() ? refusal(entry) : std::string(left_out);
       if (reason.empty()) return &entry;

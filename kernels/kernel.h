@@ -119,12 +119,25 @@ enum class Layout : uint8_t {
   kChannelsLast
 };  // of activations, where the builder may choose
 
+// Whose code a kernel runs. A library's kernel is made only for a plan that names it, or for a
+// comparison of times: the order of the table never chooses it.
+enum class KernelSource : uint8_t { kOwn, kCublasLt, kCudnn };
+
+using Tactic = std::vector<std::byte>;  // as Kernel::tactic() gives it
+
 struct KernelEntry {
   std::string_view name;  // is written into plans: never reuse one
   size_t op;              // op_index of the struct it implements
   Layout prefers;
   KernelResult (*make)(const Request&);
   bool exact = true;  // false: sums are not those of the op's products, so last bits differ
+  KernelSource source = KernelSource::kOwn;
+  // All tactics that make() takes for the request, whose own is empty, in the order in which they
+  // are worth a measurement; none where make() refuses. Null: there is one, which is empty.
+  std::vector<Tactic> (*tactics)(const Request&) = nullptr;
+  // Another form of the layer is faster. Where the optimizer has one, it rewrites the layer as for
+  // a target without a kernel.
+  bool is_fallback = false;
 };
 template <class T, KernelResult (*make)(const T&, const Request&)>
 constexpr KernelEntry entry(std::string_view name, Layout prefers = Layout::kAny,
@@ -163,7 +176,10 @@ const KernelEntry* first_accepting(const Backend& backend, size_t op, const Kern
 struct KernelChoice {
   const KernelEntry* entry = nullptr;  // null: all refused
   std::unique_ptr<Kernel> kernel;
-  std::vector<std::pair<std::string_view, std::string>> refused;
+  // If the kernel is a library's: the own one that runs where the library is missing or refuses.
+  const KernelEntry* runner_up = nullptr;
+  Tactic runner_up_tactic = {};
+  std::vector<std::pair<std::string_view, std::string>> refused = {};
 };
 KernelChoice choose_kernel(const Backend& backend, const Request& request,
                            const KernelOptions& options = {});

@@ -1,4 +1,5 @@
 #include "anneal/kernels/quantize_program.h"
+#include "anneal/core/dtype_kinds.h"
 
 namespace anneal {
 namespace {

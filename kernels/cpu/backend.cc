@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <utility>
 
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
@@ -41,6 +42,9 @@ constexpr Backend kReferenceBackend{DeviceKind::kCpu, open_device, kReferences};
 
 const Backend& cpu_backend() { return kBackend; }
 const Backend& cpu_reference_backend() { return kReferenceBackend; }
+void use_allocator(Device& device, std::shared_ptr<Allocator> allocator) {
+  static_cast<cpu::CpuDevice&>(device).set_allocator(std::move(allocator));
+}
 bool cpu_computes_bf16(const Device& device) { return cpu::computes_bf16(cpu::isa_of(device)); }
 bool cpu_has_vnni(const Device& device) { return cpu::isa_of(device) == Isa::kFull; }
 

@@ -8,6 +8,9 @@ namespace anneal {
 const Backend& cpu_backend();
 // The same device with the reference kernels alone: the truth, slowly.
 const Backend& cpu_reference_backend();
+// What the device allocates from now on is the allocator's; null: the system's. REQUIRES: a device
+// of this backend
+void use_allocator(Device& device, std::shared_ptr<Allocator> allocator);
 // Whether products of bf16 are faster than those of f32 on this device: with AVX512_BF16, in
 // targets of the best instruction set. Elsewhere they are computed in f32.
 bool cpu_computes_bf16(const Device& device);

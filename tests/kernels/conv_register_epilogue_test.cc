@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "anneal/core/isa.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cpu/program/epilogue.h"
 #include "anneal/tests/kernels/layer_run.h"
@@ -134,7 +135,7 @@ TEST(ConvRegisterEpilogue, IntegersAreRequantizedAsTheReferenceDoes) {
 TEST(ConvRegisterEpilogue, NumbersThatAreNoneBecomeWhatTheReferenceMakesOfThem) {
   for (const Case& each : kIntegers) {
     const Tensor scale = per_channel(each, "=0.001..0.02", 3);
-    auto* const numbers = scale.view().as<float>();
+    auto* const numbers = kernel_view(scale).as<float>();
     numbers[1] = std::numeric_limits<float>::quiet_NaN();
     numbers[2] = std::numeric_limits<float>::infinity();
     const std::vector<Tensor> further = {scale, per_channel(each, "", 4)};

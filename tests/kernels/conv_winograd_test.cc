@@ -97,7 +97,7 @@ TEST(Winograd, WeightsAreRoundedOnce) {
       const cpu::WinogradWeights weights(isa, inputs, outputs);
       const auto packed = allocate_tensor(DataType::kU8, {static_cast<int64_t>(weights.bytes())});
       for (int64_t panel = 0; panel < weights.panels(); ++panel)
-        weights.pack(w.view(), panel, packed.data.data());
+        weights.pack(kernel_view(w), panel, packed.data.data());
       const int64_t width = cpu::f32_gemm(isa).tile_columns;
       for (int64_t o = 0; o < weights.chunks() * weights.chunk(); ++o)
         for (int64_t i = 0; i < inputs; ++i)

@@ -9,6 +9,7 @@
 #include <random>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/isa.h"
 #include "anneal/kernels/cpu/base/device.h"

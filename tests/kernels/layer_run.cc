@@ -67,11 +67,18 @@ class TensorMemory {
     });
   }
   // The view on the device.
-  TensorView upload(Device& device, DeviceStream& stream) {
+  // on_host: where inputs that decide shapes lie.
+  TensorView upload(Device& device, DeviceStream& stream, bool on_host = false) {
+    TensorView view = view_;
+    if (on_host) {
+      memory_ = device.allocate_staging(image_.size());
+      std::memcpy(memory_->data(), image_.data(), image_.size());
+      view.data = memory_->data() + first_;
+      return view;
+    }
     memory_ = device.allocate(image_.size());
     if (is_exact_) device.limit_access(memory_->data() + begin_, image_.size() - begin_);
     device.copy(memory_->data(), image_.data(), image_.size(), stream);
-    TensorView view = view_;
     view.data = memory_->data() + first_;
     return view;
   }
@@ -143,7 +150,7 @@ Facts infer_found(const TestLayer& layer, const std::vector<Type>& types, SizeTa
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (!layer.inputs[i]) continue;
     facts[i].type = types[i];
-    views[i] = layer.inputs[i]->view();
+    views[i] = kernel_view(*layer.inputs[i]);
     inputs[i].fact = &facts[i];
     if (known(types[i].shape)) inputs[i].value = &views[i];
   }
@@ -163,7 +170,7 @@ Facts run_time_facts(const TestLayer& layer, const KernelEntry& reference, Devic
   std::vector<Operand> in_operands, out_operands;
   std::vector<TensorView> inputs;
   for (const auto& input : layer.inputs) {
-    inputs.push_back(input ? input->view() : TensorView{});
+    inputs.push_back(input ? kernel_view(*input) : TensorView{});
     in_operands.push_back(input
                               ? operand(type_of(*input), inputs.back(), Placement::kRowMajor, sizes)
                               : Operand{.present = false});
@@ -208,6 +215,7 @@ const char* to_string(Placement placement) {
 struct MadeLayer::State {
   Device& device;
   std::vector<std::optional<TensorMemory>> inputs;
+  std::vector<bool> on_host;  // of each input
   std::vector<TensorMemory> outputs;
   int in_place = -1;
   std::optional<Tensor> overwritten;  // what lies in output 0 before
@@ -221,6 +229,7 @@ MadeLayer::~MadeLayer() = default;
 MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& device,
                      const RunOptions& options)
     : state_(new State{device,
+                       {},
                        {},
                        {},
                        options.in_place,
@@ -269,6 +278,8 @@ MadeLayer::MadeLayer(const KernelEntry& entry, const TestLayer& layer, Device& d
   state_->made = std::move(made.made);
   for (size_t i = 0; i < layer.inputs.size(); ++i) {
     auto& placed = state_->inputs.emplace_back();
+    const int index = static_cast<int>(i);
+    state_->on_host.push_back(index < layer.op_input_count && is_host_value(layer.op, index));
     if (!layer.inputs[i]) continue;
     const Tensor& tensor = *layer.inputs[i];
     const auto own = std::ranges::find(made.laid_out, i, &LaidOutInput::input);
@@ -290,7 +301,8 @@ RunResult MadeLayer::run(int threads) const {
   const auto stream = device.make_stream();
   std::vector<TensorView> inputs, outputs, input_shapes, output_shapes;
   for (auto& input : state_->inputs) {
-    inputs.push_back(input ? input->upload(device, *stream) : TensorView{});
+    const bool on_host = state_->on_host[inputs.size()];
+    inputs.push_back(input ? input->upload(device, *stream, on_host) : TensorView{});
     input_shapes.push_back(input ? input->view() : TensorView{});
   }
   if (state_->in_place >= 0) state_->outputs[0].fill(*state_->overwritten);

@@ -7,8 +7,10 @@
 #include <iterator>
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/isa.h"
 #include "anneal/core/library.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cpu/onednn/api.h"
@@ -383,7 +385,7 @@ TEST_F(PostOps, KeepWhatIsNoNumber) {
   for (const WithPostOps& each : kWithPostOps) {
     if (is_8bit(each) || !has_instructions(each)) continue;
     const Tensor offset = numbers_of(each, "", 3);
-    auto* const numbers = offset.view().as<float>();
+    auto* const numbers = kernel_view(offset).as<float>();
     numbers[1] = std::numeric_limits<float>::quiet_NaN();
     numbers[2] = -std::numeric_limits<float>::infinity();
     expect_as_reference(each, "(f32,f32)->(f32) add($0,$1)", {offset});

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/program/tape_space.h"
 

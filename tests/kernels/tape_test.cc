@@ -1,5 +1,6 @@
 // Tapes against evaluate(), on every instruction set that this CPU has.
 #include "anneal/kernels/cpu/program/tape.h"
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/error.h"
 
 #include <gtest/gtest.h>

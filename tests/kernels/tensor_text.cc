@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/new_tensor.h"

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/tests/kernels/tensor_text.h"
 

@@ -18,35 +18,36 @@ constexpr size_t kMost = size_t{1} << 39;  // no sum of sizes that is right need
 
 class HostBuffer final : public Buffer {
  public:
-  explicit HostBuffer(size_t bytes) : size_(bytes) {
+  HostBuffer(size_t bytes, std::shared_ptr<Allocator> allocator)
+      : allocator_(std::move(allocator)), size_(bytes) {
     if (bytes > kMost)
       fail(ErrorCode::kOutOfMemory, fmt::format("cannot allocate {} bytes", bytes));
-    const size_t whole = (bytes / kAlignment + 1) * kAlignment;
-    data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, whole)));
+    void* const memory = allocator_ ? allocator_->allocate(whole(), kAlignment)
+                                    : std::aligned_alloc(kAlignment, whole());
+    data_ = static_cast<std::byte*>(memory);
     if (!data_)
-      fail(ErrorCode::kOutOfMemory, fmt::format("cannot allocate {} bytes of memory", bytes));
+      fail(ErrorCode::kOutOfMemory,
+           fmt::format("cannot allocate {} bytes of memory{}", bytes,
+                       allocator_ ? ": the application's allocator has none" : ""));
   }
-  std::byte* data() override { return data_.get(); }
+  ~HostBuffer() override {
+    if (allocator_)
+      allocator_->release(data_, whole());
+    else
+      std::free(data_);
+  }
+  HostBuffer(const HostBuffer&) = delete;
+  HostBuffer& operator=(const HostBuffer&) = delete;
+  std::byte* data() override { return data_; }
   size_t size() const override { return size_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const { std::free(data); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
+  size_t whole() const { return (size_ / kAlignment + 1) * kAlignment; }
+
+  std::shared_ptr<Allocator> allocator_;
+  std::byte* data_ = nullptr;
   size_t size_;
 };
-
-// As Linux names it.
-std::string processor_model() {
-  std::ifstream lines("/proc/cpuinfo");
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.starts_with("model name")) continue;
-    const size_t colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "x86-64";
-}
 
 // Every launch has ended when it returns.
 class HostStream final : public DeviceStream {
@@ -61,6 +62,16 @@ std::optional<Isa> isa_from_name(std::string_view text) {
 }
 
 }  // namespace
+
+std::string processor_model() {
+  std::ifstream lines("/proc/cpuinfo");
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "x86-64";
+}
 
 bool computes_bf16(Isa isa) {
   static const bool has = [] {
@@ -81,7 +92,7 @@ std::string CpuDevice::machine() const {
 }
 
 std::unique_ptr<Buffer> CpuDevice::allocate(size_t bytes) {
-  return std::make_unique<HostBuffer>(bytes);
+  return std::make_unique<HostBuffer>(bytes, allocator_);
 }
 
 std::unique_ptr<DeviceStream> CpuDevice::make_stream() { return std::make_unique<HostStream>(); }
@@ -104,9 +115,9 @@ std::unique_ptr<Device> open_device(std::string_view target, std::string (*libra
   }
   if (*isa > current_isa()) {
     fail(ErrorCode::kDevice,
-         fmt::format("target \"{}\" needs more than there is here: this CPU with "
-                     "ANNEAL_MAX_ISA={} allows {}",
-                     target, to_string(max_isa()), to_string(current_isa())));
+         fmt::format(
+             "target \"{}\" needs more instruction sets: this CPU with ANNEAL_MAX_ISA={} allows {}",
+             target, to_string(max_isa()), to_string(current_isa())));
   }
   return std::make_unique<CpuDevice>(std::string(target), *isa, libraries);
 }

@@ -21,6 +21,8 @@ class CpuDevice final : public Device {
   std::string description() const override;
   std::string machine() const override;
   std::unique_ptr<Buffer> allocate(size_t bytes) override;
+  std::shared_ptr<Allocator> allocator() const override { return allocator_; }
+  void set_allocator(std::shared_ptr<Allocator> allocator) { allocator_ = std::move(allocator); }
   std::unique_ptr<DeviceStream> make_stream() override;
   void copy(std::byte* to, const std::byte* from, size_t bytes, DeviceStream& stream) override;
 
@@ -28,10 +30,13 @@ class CpuDevice final : public Device {
   std::string target_;
   Isa isa_;
   std::string (*libraries_)(Isa);
+  std::shared_ptr<Allocator> allocator_ = {};  // null: the system
 };
 
 // Of the device that a request of this backend names.
 inline Isa isa_of(const Device& device) { return static_cast<const CpuDevice&>(device).isa(); }
+
+std::string processor_model();  // of this machine, as Linux names it
 
 // Whether products of bf16 are computed in bf16, with AVX512_BF16; elsewhere in f32.
 bool computes_bf16(Isa isa);

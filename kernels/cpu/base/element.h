@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "anneal/core/dtype.h"
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/tensor.h"

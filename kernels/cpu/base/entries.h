@@ -47,7 +47,8 @@
   X(reference_select)                    \
   X(reference_nms)                       \
   X(reference_grid_sample)               \
-  X(reference_roi_align)
+  X(reference_roi_align)                 \
+  X(reference_custom)
 
 namespace anneal::cpu {
 

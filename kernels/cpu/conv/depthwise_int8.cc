@@ -8,7 +8,9 @@
 #include <cstring>
 #include <optional>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/integer.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
@@ -341,8 +343,8 @@ KernelResult make_depthwise_int8(const Conv& op, const Request& request) {
   std::optional<Differences> weights;
   const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
   if (w.constant != nullptr && (!has_zero || request.inputs[3].constant != nullptr))
-    weights.emplace(w.constant->view(),
-                    has_zero ? request.inputs[3].constant->view() : TensorView{});
+    weights.emplace(kernel_view(*w.constant),
+                    has_zero ? kernel_view(*request.inputs[3].constant) : TensorView{});
   const DepthwiseInt8 loops =
       loops_for(isa_of(request.device), channels, weights ? &*weights : nullptr);
   if (loops.lanes > channels) return refuse("fewer channels than the lanes of a vector");

@@ -2,6 +2,7 @@
 #include <hwy/base.h>
 #include <immintrin.h>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/kernels/cpu/conv/depthwise_int8.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")

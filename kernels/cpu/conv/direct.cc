@@ -5,7 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/integer.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
@@ -74,7 +76,7 @@ class DirectConv final : public Kernel {
         epilogue_(std::move(epilogue)) {
     const Tensor* w = request.inputs[1].constant;
     if (w == nullptr) return;
-    const TensorView view = w->view();
+    const TensorView view = kernel_view(*w);
     packed_ = packed_constant(request, "f32 taps",
                               static_cast<size_t>(packed_count(view.dims)) * sizeof(float),
                               [&](std::byte* to) { pack(view, reinterpret_cast<float*>(to)); });

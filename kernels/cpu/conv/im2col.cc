@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "anneal/core/dtype_kinds.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/workspace.h"
@@ -28,11 +30,11 @@ class NhwcConv final : public Kernel {
     const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
     const Tensor* zero = has_zero ? request.inputs[3].constant : nullptr;
     if (w == nullptr || (has_zero && zero == nullptr)) return;
-    const TensorView zero_view = zero != nullptr ? zero->view() : TensorView{};
-    const ConvWeights weights = weights_of(w->view(), zero_view);
+    const TensorView zero_view = zero != nullptr ? kernel_view(*zero) : TensorView{};
+    const ConvWeights weights = weights_of(kernel_view(*w), zero_view);
     packed_ = packed_constant(request, weights.layout.form(), weights.bytes(), [&](std::byte* to) {
       for_parts(request, weights.panels(), [&](int64_t panel) {
-        weights.pack(w->view().data, zero_view.data, panel, to, PackTo::kMemory);
+        weights.pack(kernel_view(*w).data, zero_view.data, panel, to, PackTo::kMemory);
       });
     });
   }

@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/integer.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/workspace.h"
@@ -100,7 +102,7 @@ class ImplicitGemmConv final : public Kernel {
         epilogues_(std::move(epilogues)) {
     const auto constant = [&](int i) {
       const bool has = request.op_input_count > i && request.inputs[i].present;
-      return has ? request.inputs[i].constant->view() : TensorView{};
+      return has ? kernel_view(*request.inputs[i].constant) : TensorView{};
     };
     x_zero_ = load_zero_point(constant(2));
     pack(request, constant(1), constant(3));

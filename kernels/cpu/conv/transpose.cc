@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/workspace.h"
@@ -61,13 +62,13 @@ class PhasedTranspose final : public Kernel {
     const Tensor* w = request.inputs[1].constant;
     if (w == nullptr) return;
     size_t bytes = 0;
-    for (int64_t i = 0; i < phase_count(); ++i) bytes += weights_of(w->view(), i).bytes();
-    const std::string form = weights_of(w->view(), 0).layout.form();
+    for (int64_t i = 0; i < phase_count(); ++i) bytes += weights_of(kernel_view(*w), i).bytes();
+    const std::string form = weights_of(kernel_view(*w), 0).layout.form();
     packed_ = packed_constant(request, form, bytes, [&](std::byte* to) {
       for (int64_t i = 0; i < phase_count(); ++i) {
-        const ConvWeights weights = weights_of(w->view(), i);
+        const ConvWeights weights = weights_of(kernel_view(*w), i);
         for_parts(request, weights.panels(), [&](int64_t panel) {
-          weights.pack(w->view().data, nullptr, panel, to, PackTo::kMemory);
+          weights.pack(kernel_view(*w).data, nullptr, panel, to, PackTo::kMemory);
         });
         to += weights.bytes();
       }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "anneal/core/integer.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/workspace.h"
@@ -331,7 +332,7 @@ KernelResult make_winograd(const Conv& op, const Request& request) {
     return refuse("images so small that reading the transformed weights costs more");
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());
-  return std::make_unique<WinogradConv>(op, w->view(), request, std::move(*epilogues));
+  return std::make_unique<WinogradConv>(op, kernel_view(*w), request, std::move(*epilogues));
 }
 
 constexpr bool kInexact = false;

@@ -1,4 +1,5 @@
 // Register tiles of f32 and of i16 pairs, for every instruction set.
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE

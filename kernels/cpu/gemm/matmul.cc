@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/strided.h"
@@ -87,10 +89,10 @@ class PackedMatMul final : public Kernel {
     const Tensor* zero = has_zero ? request.inputs[3].constant : nullptr;
     const bool needs_zero = has_zero && kernels_.kind == GemmKind::kI16;
     if (b == nullptr || (needs_zero && zero == nullptr)) return;
-    TensorView view = b->view();
+    TensorView view = kernel_view(*b);
     if (op_.transpose_b) view = transposed(view);
-    auto [layout, source] = right_side(view, zero != nullptr ? zero->view() : TensorView{});
-    if (group_ > 0) add_scales(source, request.inputs[4].constant->view());
+    auto [layout, source] = right_side(view, zero != nullptr ? kernel_view(*zero) : TensorView{});
+    if (group_ > 0) add_scales(source, kernel_view(*request.inputs[4].constant));
     const auto fill = [&, &layout = layout, &source = source](std::byte* to) {
       for_parts(request, matrices_of(view.dims) * layout.panels(), [&](int64_t part) {
         const int64_t matrix = part / layout.panels();

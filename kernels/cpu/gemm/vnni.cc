@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "anneal/core/dtype_kinds.h"
+
 HWY_PUSH_ATTRIBUTES("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 namespace anneal::cpu {
 namespace {

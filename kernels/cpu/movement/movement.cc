@@ -7,6 +7,7 @@
 #include <cstring>
 #include <optional>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/copy_plan.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/element.h"
@@ -143,9 +144,9 @@ KernelResult make_slice(const Slice&, const Request& request) {
   for (const int i : {1, 3, 4})
     if (request.inputs[i].constant == nullptr)
       return refuse("starts, axes or steps that are not constant");
-  const TensorView starts = request.inputs[1].constant->view();
-  const TensorView axes = request.inputs[3].constant->view();
-  const TensorView steps = request.inputs[4].constant->view();
+  const TensorView starts = kernel_view(*request.inputs[1].constant);
+  const TensorView axes = kernel_view(*request.inputs[3].constant);
+  const TensorView steps = kernel_view(*request.inputs[4].constant);
   const int rank = request.inputs[0].type.shape.rank();
   ViewOfInput look = ViewOfInput::all(rank);
   for (int64_t i = 0; i < count(starts.dims); ++i) {

@@ -1,4 +1,5 @@
 // Maximum and average pools along channels: "cpu.pool.nhwc".
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE

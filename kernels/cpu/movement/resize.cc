@@ -1,4 +1,5 @@
 // Resize of spatial axes, along channels: "cpu.resize.nhwc".
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
@@ -10,13 +11,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <vector>
 
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
 #include "anneal/kernels/cpu/reference/resize_taps.h"
+#include "anneal/kernels/spatial_resize.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -185,37 +186,15 @@ class NhwcResize final : public Kernel {
   Epilogue epilogue_;
 };
 
-// The op with its constant scales as a field; nullopt if they are known only at run time.
-std::optional<Resize> with_known_scales(const Resize& op, const Request& request) {
-  Resize known = op;
-  if (request.op_input_count <= 3 || !request.inputs[3].present) return known;
-  if (!request.inputs[3].constant) return std::nullopt;
-  const auto scales = request.inputs[3].constant->as<float>();
-  known.scales.assign(scales.begin(), scales.end());
-  return known;
-}
-
 KernelResult make_nhwc(const Resize& given, const Request& request) {
-  const auto known = with_known_scales(given, request);
-  if (!known) return refuse("scales known only at run time");
+  const auto known = spatial_resize(given, request);
+  if (!known) return refuse(known.reason());
   const Resize& op = *known;
   const DataType x = request.inputs[0].type.dtype;
   const bool f32 = x == DataType::kF32 || is_half(x);
   const bool int8 = is_8bit(x);
   if (!f32 && !(int8 && op.mode == ResizeMode::kNearest))
     return refuse("only f32, f16, bf16, and nearest 8-bit elements");
-  const Shape &from = request.inputs[0].type.shape, &to = request.outputs[0].type.shape;
-  if (from.rank() < 3 || from.rank() > 5) return refuse("only one to three spatial axes");
-  if (op.coordinates == ResizeCoordinates::kTfCropAndResize) return refuse("a region of the input");
-  if (op.scales.empty() && op.policy != ResizePolicy::kStretch)
-    return refuse("one scale for all axes");
-  for (size_t i = 0; i < op.axes.size(); ++i) {
-    const int axis = static_cast<int>(op.axes[i]);
-    if (axis >= 2) continue;
-    const bool same = from[axis] == to[axis] && (op.scales.empty() || op.scales[i] == 1);
-    if (!same || op.coordinates == ResizeCoordinates::kTfHalfPixelForNn)
-      return refuse("images or channels that are resized");
-  }
   auto epilogue = Epilogue::make(request, int8 ? x : DataType::kF32);
   if (!epilogue) return refuse(epilogue.reason());
   return std::make_unique<NhwcResize>(op, request, std::move(*epilogue));

@@ -5,7 +5,9 @@
 //   cpu.conv.onednn_winograd   gives sums by Winograd's algorithm, reorders included
 // The last two are chosen by measured times only: our own kernels finish epilogues in registers,
 // and our own Winograd needs no reorders.
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/integer.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/im2col_product.h"
@@ -258,8 +260,11 @@ KernelResult make_onednn_conv(const Conv& op, const Request& request, Way way) {
   if (!x_view || !y_view) return refuse("sizes that are not known before it runs");
   if (x_view->dims.rank() < 3 || x_view->dims.rank() > 5)
     return refuse("only one to three spatial axes");
-  ConvLayer layer{
-      .op = op, .x = *x_view, .w = inputs[1].constant->view(), .y = *y_view, .request = request};
+  ConvLayer layer{.op = op,
+                  .x = *x_view,
+                  .w = kernel_view(*inputs[1].constant),
+                  .y = *y_view,
+                  .request = request};
   layer.x.dims[0] = layer.y.dims[0] = 1;
   layer.y.dims[1] = layer.w.dims[0];
   if (count(layer.y.dims) * count(layer.w.dims) * count(layer.x.dims) == 0)
@@ -277,7 +282,7 @@ KernelResult make_onednn_conv(const Conv& op, const Request& request, Way way) {
   // Up to 11 times slower than ours.
   if (!onednn::has_avx512() && count(tail(layer.w.dims, 2)) > kMostTapsWithAvx2)
     return refuse("windows of more than 1024 taps with AVX2");
-  if (has(2)) layer.x_zero = load_zero_point(inputs[2].constant->view());
+  if (has(2)) layer.x_zero = load_zero_point(kernel_view(*inputs[2].constant));
   auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
                                    std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());

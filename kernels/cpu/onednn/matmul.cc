@@ -4,6 +4,7 @@
 //   by measured times only, because our own products finish in registers
 #include <algorithm>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
@@ -142,7 +143,7 @@ KernelResult make_onednn_matmul(const MatMul& op, const Request& request) {
   auto y_view = onednn::known_view(request.outputs[0]);
   if (!a_view || !y_view || !inputs[0].type.shape[0].known())
     return refuse("sizes that are not known before it runs");
-  TensorView b_view = inputs[1].constant->view();
+  TensorView b_view = kernel_view(*inputs[1].constant);
   if (op.transpose_a) a_view = OneDnnMatMul::transposed(*a_view);
   if (op.transpose_b) b_view = OneDnnMatMul::transposed(b_view);
   const int rank = b_view.dims.rank();
@@ -169,7 +170,7 @@ KernelResult make_onednn_matmul(const MatMul& op, const Request& request) {
   kernel->transpose_a = op.transpose_a;
   std::string reason =
       kernel->build(request, *a_view, b_view, *y_view,
-                    has(2) ? load_zero_point(inputs[2].constant->view()) : 0, post_ops);
+                    has(2) ? load_zero_point(kernel_view(*inputs[2].constant)) : 0, post_ops);
   if (!reason.empty()) return refuse(std::move(reason));
   return kernel;
 }

@@ -1,4 +1,5 @@
 #include "anneal/kernels/cpu/program/byte_tail.h"
+#include "anneal/core/dtype_kinds.h"
 
 #include <span>
 #include <vector>

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/reference/reference.h"
 

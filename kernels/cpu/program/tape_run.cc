@@ -1,4 +1,5 @@
 // run_tape(): loads a block into tiles, runs the steps over them and stores the results.
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/kernels/cpu/program/bf16_approximations.h"
 
 namespace anneal::cpu {

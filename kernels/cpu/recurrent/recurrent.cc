@@ -2,6 +2,7 @@
 // steps; then each sequence goes through the chunk's steps, and only there steps wait for another.
 #include "anneal/kernels/cpu/reference/recurrent.h"
 #include "anneal/core/integer.h"
+#include "anneal/core/new_tensor.h"
 
 #include <fmt/format.h>
 
@@ -76,7 +77,7 @@ class RecurrentKernel final : public Kernel {
   std::optional<Tensor> packed(const Request& request, size_t input) const {
     const Tensor* weights = request.inputs[input].constant;
     if (weights == nullptr) return std::nullopt;
-    const TensorView view = weights->view();
+    const TensorView view = kernel_view(*weights);
     const GateWeights packing(kernels_, op_.kind, view.dims[0], view.dims[1] / gates_of(op_.kind),
                               view.dims[2]);
     return packed_constant(request, fmt::format("{} of input {}", packing.part(0).form(), input),

@@ -1,5 +1,6 @@
 // Reduce from folds: "cpu.reduce.simd".
 #include "anneal/core/integer.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/element.h"
 #include "anneal/kernels/cpu/base/entries.h"
@@ -246,7 +247,7 @@ KernelResult make_simd(const Reduce& op, const Request& request) {
     if (constant == nullptr) return refuse("axes that are not constant");
     const int rank = rank_of(op, request);
     for (int64_t i = 0; i < constant->count(); ++i) {
-      const int64_t axis = load_integer(constant->view(), i);
+      const int64_t axis = load_integer(kernel_view(*constant), i);
       if (axis < -rank || axis >= rank) return refuse("axes that the input does not have");
       axes[static_cast<size_t>(axis < 0 ? axis + rank : axis)] = true;
     }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/reference/pad.h"
 #include "anneal/kernels/cpu/reference/reference.h"
@@ -122,9 +124,20 @@ void pad(const Pad& op, const ReferenceArgs& args) {
   });
 }
 
+std::vector<int64_t> numbers_in(const TensorView& vector) {
+  std::vector<int64_t> numbers;
+  for (int64_t i = 0; i < count(vector.dims); ++i)
+    numbers.push_back(load_integer(vector, i * (vector.dims.rank() > 0 ? vector.strides[0] : 1)));
+  return numbers;
+}
+
 void require(const Require&, const ReferenceArgs& args) {
   const TensorView& condition = args.inputs[0];
-  if (count(condition.dims) != 1 || *condition.as<uint8_t>() == 0)
+  const bool holds = count(condition.dims) == 1 && *condition.as<uint8_t>() != 0;
+  if (!holds && args.has(2))
+    fail(ErrorCode::kInvalidArgument,
+         unmet_demand(numbers_in(args.inputs[1]), numbers_in(args.inputs[2])));
+  if (!holds)
     fail(ErrorCode::kInvalidArgument,
          "the engine does not hold what the model does with these inputs: it was built for a "
          "condition that is false now. Give other inputs, or build one for their sizes (--shapes)");
