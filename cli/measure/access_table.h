@@ -9,7 +9,7 @@
 
 namespace anneal {
 
-// Of one step; counts are those of `runs` runs and are told for one. Lines with less than a
+// For one step; counts of `runs` runs are shown per run. Lines with less than a
 // hundredth of the function's sectors and wavefronts are left out unless they are wasteful, which
 // a star marks.
 std::string access_text(const std::vector<FunctionCounts>& functions, int runs);

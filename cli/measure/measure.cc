@@ -12,15 +12,16 @@
 
 #include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/print.h"
+#include "anneal/cli/output/stopwatch.h"
 
 namespace anneal {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool done(const Amount& amount, int runs, Clock::time_point start, int fewest) {
+bool done(const Amount& amount, int runs, const Stopwatch& watch, int fewest) {
   if (amount.runs) return runs >= *amount.runs;
-  return runs >= fewest && seconds_since(start) >= amount.seconds;
+  return runs >= fewest && watch.seconds() >= amount.seconds;
 }
 
 // What one context's thread found.
@@ -33,8 +34,8 @@ struct Lane {
 };
 
 void warm_up(ExecutionContext& context, const Amount& amount, Lane& lane) {
-  const auto start = Clock::now();
-  for (; !done(amount, lane.warmup_runs, start, 0); ++lane.warmup_runs) context.run();
+  const Stopwatch watch;
+  for (; !done(amount, lane.warmup_runs, watch, 0); ++lane.warmup_runs) context.run();
 }
 
 void run_measured(ExecutionContext& context, const Amount& amount, Lane& lane) {
@@ -42,7 +43,8 @@ void run_measured(ExecutionContext& context, const Amount& amount, Lane& lane) {
   lane.milliseconds.reserve(amount.runs ? static_cast<size_t>(*amount.runs) : kRoom);
   const double waited = waited_seconds();
   lane.begin = lane.end = Clock::now();
-  for (int runs = 0; !done(amount, runs, lane.begin, kFewestRuns); ++runs) {
+  const Stopwatch watch;
+  for (int runs = 0; !done(amount, runs, watch, kFewestRuns); ++runs) {
     const auto start = Clock::now();
     context.run();
     lane.end = Clock::now();
@@ -95,30 +97,31 @@ Measurement measure(const std::shared_ptr<const Engine>& engine, const std::vect
                     const std::function<void(std::string_view)>& progress) {
   Measurement result;
   std::vector<std::unique_ptr<ExecutionContext>> contexts;
-  const auto start = Clock::now();
+  const Stopwatch watch;
   for (int i = 0; i < options.contexts; ++i) {
     contexts.push_back(std::make_unique<ExecutionContext>(
         engine, ContextOptions{.threads = options.threads,
                                .max_memory = options.max_memory,
                                .spin = options.spin,
-                               .micro_batch = options.micro_batch}));
-    if (i == 0) result.context_milliseconds = 1000 * seconds_since(start);
+                               .micro_batch = options.micro_batch,
+                               .profile = options.profile}));
+    if (i == 0) result.context_milliseconds = watch.milliseconds();
     for (size_t k = 0; k < inputs.size(); ++k)
       contexts[static_cast<size_t>(i)]->set_input(engine->inputs()[k].name, inputs[k].view());
   }
   progress("first inference");
-  const auto first = Clock::now();
+  const Stopwatch first;
   contexts[0]->run();
-  result.first_milliseconds = 1000 * seconds_since(first);
+  result.first_milliseconds = first.milliseconds();
   result.arena_bytes = contexts[0]->arena_bytes();
   result.context_bytes = contexts[0]->memory_bytes();
 
   progress("measuring");
   std::vector<Lane> lanes(contexts.size());
   const ProcessorTime before = processor_time();
-  const auto run_start = Clock::now();
+  const Stopwatch all;
   run_lanes(contexts, options, lanes);
-  const double run_seconds = seconds_since(run_start);
+  const double run_seconds = all.seconds();
   const ProcessorTime after = processor_time();
 
   Clock::time_point begin = Clock::time_point::max(), end = Clock::time_point::min();

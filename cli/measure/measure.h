@@ -26,6 +26,7 @@ struct MeasureOptions {
   int threads = 0;                   // of each context
   int contexts = 1;
   int64_t micro_batch = 0;  // as in ContextOptions
+  int profile = -1;         // likewise
   size_t max_memory = 0;    // as in ContextOptions, of each context
   bool spin = false;        // as in ContextOptions
 };

@@ -26,6 +26,21 @@ ResidentMemory resident_memory() {
 
 void forget_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
+MachineTicks machine_ticks(const std::string& proc) {
+  // cpu user nice system idle iowait irq softirq steal: what is neither idle nor waiting is busy.
+  std::ifstream stat(proc + "/stat");
+  std::string cpu;
+  double ticks[8] = {};
+  stat >> cpu;
+  MachineTicks machine;
+  for (double& each : ticks) {
+    stat >> each;
+    machine.all += each;
+  }
+  machine.busy = machine.all - ticks[3] - ticks[4];
+  return machine;
+}
+
 ProcessorTime processor_time() {
   ProcessorTime time;
   rusage own{};
@@ -35,14 +50,8 @@ ProcessorTime processor_time() {
   };
   time.own_seconds = seconds(own.ru_utime) + seconds(own.ru_stime);
 
-  // cpu user nice system idle iowait irq softirq steal: what is neither idle nor waiting is busy.
-  std::ifstream stat("/proc/stat");
-  std::string cpu;
-  double ticks[8] = {};
-  stat >> cpu;
-  for (double& each : ticks) stat >> each;
-  const double busy = ticks[0] + ticks[1] + ticks[2] + ticks[5] + ticks[6] + ticks[7];
-  time.busy_seconds = busy / static_cast<double>(std::max(sysconf(_SC_CLK_TCK), 1L));
+  time.busy_seconds =
+      machine_ticks().busy / static_cast<double>(std::max(sysconf(_SC_CLK_TCK), 1L));
   return time;
 }
 

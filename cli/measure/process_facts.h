@@ -1,6 +1,7 @@
 // Memory of this process and load of the machine, as the system reports them.
 #pragma once
 #include <cstdint>
+#include <string>
 
 namespace anneal {
 
@@ -9,6 +10,14 @@ struct ResidentMemory {
 };
 ResidentMemory resident_memory();
 void forget_peak_memory();  // the peak starts again from now, where the system can
+
+// Ticks of all cores since the machine started; 0 where the system does not say.
+struct MachineTicks {
+  double busy = 0;  // of all processes, and what a hypervisor took
+  double all = 0;
+};
+// proc: where the file system of processes is mounted.
+MachineTicks machine_ticks(const std::string& proc = "/proc");
 
 // The processors' time since the machine and this process started.
 struct ProcessorTime {

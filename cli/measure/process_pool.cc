@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -18,13 +17,11 @@
 #include <memory>
 #include <span>
 
-#include "anneal/core/fail.h"
-#include "anneal/core/milliseconds.h"
+#include "anneal/cli/output/errors.h"
+#include "anneal/cli/output/stopwatch.h"
 
 namespace anneal {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void fail_system(const char* doing) {
   fail(ErrorCode::kDevice, fmt::format("cannot {}: {}", doing, std::strerror(errno)));
@@ -35,10 +32,10 @@ class Child {
  public:
   Child(size_t item, const InterruptWatch& interrupts,
         const std::function<std::vector<std::byte>(size_t)>& work)
-      : item_(item), start_(Clock::now()) {
+      : item_(item) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) fail_system("make a pipe");
-    // What stdio holds would be written twice.
+    // Buffered output of stdio would be written twice.
     std::fflush(nullptr);
     pid_ = fork();
     if (pid_ < 0) {
@@ -65,7 +62,7 @@ class Child {
 
   size_t item() const { return item_; }
   int fd() const { return fd_; }
-  double seconds() const { return seconds_since(start_); }
+  double seconds() const { return watch_.seconds(); }
 
   // Whether the child has closed its end.
   bool read_more() {
@@ -117,7 +114,7 @@ class Child {
       }
       status = left.empty() ? 0 : 1;
     } catch (...) {
-      // The status says it: an item whose work fails is told by work's own answer.
+      // The status says it: work itself reports that an item failed.
     }
     std::fflush(nullptr);
     // Destructors and exit handlers belong to the parent.
@@ -125,7 +122,7 @@ class Child {
   }
 
   size_t item_;
-  Clock::time_point start_;
+  Stopwatch watch_;
   pid_t pid_ = -1;
   int fd_ = -1;
   std::vector<std::byte> answer_;
@@ -139,10 +136,10 @@ void run_in_processes(size_t count, const PoolOptions& options, InterruptWatch& 
                       const std::function<void(size_t finished)>& tick) {
   std::vector<std::unique_ptr<Child>> children;
   std::map<size_t, ItemOutcome> waiting;  // done, but an item before it is not
-  size_t started = 0, finished = 0, told = 0;
-  auto last_tick = Clock::now();
+  size_t started = 0, finished = 0, reported = 0;
+  Stopwatch since_tick;
 
-  while (told < count) {
+  while (reported < count) {
     while (started < count && children.size() < static_cast<size_t>(std::max(options.jobs, 1)))
       children.push_back(std::make_unique<Child>(started++, interrupts, work));
 
@@ -170,13 +167,13 @@ void run_in_processes(size_t count, const PoolOptions& options, InterruptWatch& 
     }
     std::erase(children, nullptr);
 
-    for (auto next = waiting.find(told); next != waiting.end(); next = waiting.find(told)) {
+    for (auto next = waiting.find(reported); next != waiting.end(); next = waiting.find(reported)) {
       ItemOutcome outcome = std::move(next->second);
       waiting.erase(next);
-      done(told++, std::move(outcome));
+      done(reported++, std::move(outcome));
     }
-    if (seconds_since(last_tick) >= 1) {
-      last_tick = Clock::now();
+    if (since_tick.seconds() >= 1) {
+      since_tick = {};
       tick(finished);
     }
   }

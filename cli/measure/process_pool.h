@@ -23,7 +23,8 @@ struct ItemOutcome {
 
 // Calls work(i) for each i < count in a process of its own, `jobs` at a time, and done(i, outcome)
 // here, in ascending order of i, as soon as all before it are done. `tick` is called about once a
-// second. Fails with all children ended when interrupted. REQUIRES: this process has one thread.
+// second. Fails with all children ended when interrupted. REQUIRES: this process has one thread and
+// has used neither NVRTC nor a GPU, which do not work in a forked child then.
 void run_in_processes(size_t count, const PoolOptions& options, InterruptWatch& interrupts,
                       const std::function<std::vector<std::byte>(size_t)>& work,
                       const std::function<void(size_t, ItemOutcome)>& done,

@@ -17,6 +17,7 @@ void ProfileTable::add(const std::vector<CountedStep>& times) {
     totals_[i].step = times[i].step;
     totals_[i].kernel = times[i].kernel;
     totals_[i].microseconds += times[i].microseconds;
+    totals_[i].of_runs.push_back(times[i].microseconds);
     totals_[i].times += times[i].times;
     add_counts(totals_[i].functions, times[i].functions);
   }
@@ -77,6 +78,13 @@ std::string ProfileTable::accesses() const {
   return "\nAccesses to memory, sectors a request; * above 1.5 times the ideal sectors or above "
          "2-way bank conflicts\n" +
          text;
+}
+
+std::vector<TypicalStep> ProfileTable::typical() const {
+  std::vector<TypicalStep> steps;
+  for (const StepTotal& total : totals_)
+    steps.push_back({median(total.of_runs), static_cast<double>(total.times) / std::max(runs_, 1)});
+  return steps;
 }
 
 Json ProfileTable::json() const {

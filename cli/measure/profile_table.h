@@ -7,6 +7,11 @@
 
 namespace anneal {
 
+// The time of a step in a run, as the median of all runs, and its mean number of executions.
+struct TypicalStep {
+  double microseconds = 0, times = 0;
+};
+
 class ProfileTable {
  public:
   void add(const std::vector<CountedStep>& times);  // of one run
@@ -14,12 +19,14 @@ class ProfileTable {
   // how often a run takes each step, where that is not once. Counted accesses of functions, if they
   // were counted.
   std::string text() const;
-  Json json() const;  // per step
+  Json json() const;                         // per step
+  std::vector<TypicalStep> typical() const;  // in the order of add()
 
  private:
   struct StepTotal {
     std::string step, kernel;
     double microseconds = 0;
+    std::vector<double> of_runs;  // microseconds of each
     int64_t times = 0;
     std::vector<FunctionCounts> functions;
   };

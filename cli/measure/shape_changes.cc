@@ -1,13 +1,10 @@
 #include "anneal/cli/measure/shape_changes.h"
 
-#include <chrono>
-
 #include "anneal/cli/output/print.h"
+#include "anneal/cli/output/stopwatch.h"
 
 namespace anneal {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Samples {
   std::vector<double> steady, returning, fresh, prepare, prepared;
@@ -16,9 +13,9 @@ struct Samples {
 class Changes {
  public:
   Changes(const std::shared_ptr<const Engine>& engine, const std::vector<std::vector<Tensor>>& sets,
-          int threads)
+          const ContextOptions& options)
       : engine_(engine), sets_(sets), samples_(sets.size()) {
-    options_.threads = threads;
+    options_ = options;
     options_.shape_cache_size = static_cast<int>(sets.size());
     options_.prewarm_profiles = false;
     known_ = std::make_unique<ExecutionContext>(engine_, options_);
@@ -41,9 +38,9 @@ class Changes {
       ExecutionContext context(engine_, options_);
       timed_run(context, other);
       const std::vector<InputShape> shapes = shapes_of(sets_[k]);
-      const auto start = Clock::now();
+      const Stopwatch watch;
       context.prepare(shapes);
-      samples.prepare.push_back(milliseconds_since(start));
+      samples.prepare.push_back(watch.milliseconds());
       samples.prepared.push_back(timed_run(context, sets_[k]));
     }
   }
@@ -61,11 +58,11 @@ class Changes {
 
  private:
   double timed_run(ExecutionContext& context, const std::vector<Tensor>& inputs) const {
-    const auto start = Clock::now();
+    const Stopwatch watch;
     for (size_t i = 0; i < inputs.size(); ++i)
       context.set_input(engine_->inputs()[i].name, inputs[i].view());
     context.run();
-    return milliseconds_since(start);
+    return watch.milliseconds();
   }
 
   std::vector<InputShape> shapes_of(const std::vector<Tensor>& inputs) const {
@@ -85,13 +82,13 @@ class Changes {
 }  // namespace
 
 std::vector<ShapeTimes> measure_changes(const std::shared_ptr<const Engine>& engine,
-                                        const std::vector<std::vector<Tensor>>& sets, int threads,
-                                        const Amount& rounds) {
-  Changes changes(engine, sets, threads);
-  const auto start = Clock::now();
+                                        const std::vector<std::vector<Tensor>>& sets,
+                                        const ContextOptions& options, const Amount& rounds) {
+  Changes changes(engine, sets, options);
+  const Stopwatch watch;
   const auto goes_on = [&](int taken) {
     if (taken < kFewestRuns) return true;
-    return rounds.runs ? taken < *rounds.runs : milliseconds_since(start) < 1000 * rounds.seconds;
+    return rounds.runs ? taken < *rounds.runs : watch.seconds() < rounds.seconds;
   };
   for (int taken = 0; goes_on(taken); ++taken) changes.take_round();
   return changes.times();

@@ -22,7 +22,7 @@ struct ShapeTimes {
 // Contexts prepare nothing of themselves. rounds: so often is each time taken, or for so long, but
 // three times at least. REQUIRES: at least two sets
 std::vector<ShapeTimes> measure_changes(const std::shared_ptr<const Engine>& engine,
-                                        const std::vector<std::vector<Tensor>>& sets, int threads,
-                                        const Amount& rounds);
+                                        const std::vector<std::vector<Tensor>>& sets,
+                                        const ContextOptions& options, const Amount& rounds);
 
 }  // namespace anneal

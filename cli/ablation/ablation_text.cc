@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include "anneal/cli/ablation/ablation.h"
+#include "anneal/cli/measure/measure.h"
+#include "anneal/cli/measure/measured_forms.h"
+#include "anneal/cli/measure/turns.h"
+#include "anneal/cli/output/print.h"
+#include "anneal/cli/output/printable.h"
+#include "anneal/core/version.h"
+
+namespace anneal {
+namespace {
+
+// "1.25x": the speed as a multiple.
+std::string speedup_text(double slow, double fast) { return fmt::format("{:.2f}x", slow / fast); }
+
+std::vector<std::string> cells_of(const Ablation& ablation, size_t i) {
+  const AblationRow& row = ablation.rows[i];
+  std::vector<std::string> cells = {row.name, fmt::format("{}", row.steps)};
+  if (ablation.is_for_gpu) cells.push_back(fmt::format("{}", row.launches));
+  cells.push_back(bytes_text(row.moved_bytes));
+  cells.push_back(row.activation_bytes ? bytes_text(*row.activation_bytes) : "not known");
+  if (ablation.has_times()) {
+    const double now = median(row.milliseconds);
+    cells.push_back(milliseconds_text(now));
+    cells.emplace_back();
+    if (i > 0) {
+      const AblationRow& before = ablation.rows[i - 1];
+      cells.back() = (is_within_noise(before, row) ? "~" : "") +
+                     speedup_text(median(before.milliseconds), now);
+    }
+    cells.push_back(i == 0 ? "" : speedup_text(median(ablation.rows[0].milliseconds), now));
+  }
+  cells.push_back(number_text(row.error.max_abs, 2));
+  cells.push_back(number_text(row.error.relative, 2));
+  return cells;
+}
+
+std::string rows_text(const Ablation& ablation) {
+  Rows rows = {{"added", "steps"}};
+  if (ablation.is_for_gpu) rows[0].emplace_back("launches");
+  rows[0].insert(rows[0].end(), {"bytes moved", "activations"});
+  if (ablation.has_times()) rows[0].insert(rows[0].end(), {"latency", "gain", "in all"});
+  rows[0].insert(rows[0].end(), {"error", "relative"});
+  for (size_t i = 0; i < ablation.rows.size(); ++i) rows.push_back(cells_of(ablation, i));
+  std::vector<bool> right(rows[0].size(), true);
+  right[0] = false;
+  return table_text(rows, right);
+}
+
+std::string total_text(const Ablation& ablation) {
+  if (!ablation.has_times())
+    return "the device has no times: only steps, bytes and differences are right\n";
+  const double first = median(ablation.rows.front().milliseconds);
+  const double last = median(ablation.rows.back().milliseconds);
+  return fmt::format("{} of {} saved, {} as fast\n", milliseconds_text(first - last),
+                     milliseconds_text(first), speedup_text(first, last));
+}
+
+Json interval_json(const AblationRow& row) {
+  if (row.milliseconds.empty()) return nullptr;
+  const MedianInterval interval = median_interval(row.milliseconds);
+  return Json::array({interval.low, interval.high});
+}
+
+Json row_json(const Ablation& ablation, size_t i) {
+  const AblationRow& row = ablation.rows[i];
+  const auto speedup_over = [&](const AblationRow& other) -> Json {
+    if (!ablation.has_times()) return nullptr;
+    return median(other.milliseconds) / median(row.milliseconds);
+  };
+  return {{"name", row.name},
+          {"passes", row.passes},
+          {"rewrites", row.rewrites},
+          {"steps", row.steps},
+          {"launches", ablation.is_for_gpu ? Json(row.launches) : Json(nullptr)},
+          {"moved_bytes", row.moved_bytes},
+          {"activation_bytes", row.activation_bytes ? Json(*row.activation_bytes) : Json(nullptr)},
+          {"runs", row.milliseconds.size()},
+          {"latency_milliseconds",
+           row.milliseconds.empty() ? Json(nullptr) : latency_json(latency_of(row.milliseconds))},
+          {"median_interval", interval_json(row)},
+          {"within_noise", i > 0 && ablation.has_times()
+                               ? Json(is_within_noise(ablation.rows[i - 1], row))
+                               : Json(nullptr)},
+          {"speedup_over_last", speedup_over(ablation.rows[i == 0 ? 0 : i - 1])},
+          {"speedup_over_first", speedup_over(ablation.rows[0])},
+          {"max_abs_error", row.error.max_abs},
+          {"relative_error", row.error.relative},
+          {"why_no_error", row.error.why.empty() ? Json(nullptr) : Json(row.error.why)},
+          {"build_milliseconds", row.build_milliseconds}};
+}
+
+std::string others_text(const Ablation& ablation) {
+  if (ablation.counts_waiting) return load_text(*ablation.load);
+  return fmt::format(
+      "other processes used {:.2f} of {}; waiting for a core, {:.1f} % of the time, does not count",
+      ablation.load->other_cores, count_text(static_cast<uint64_t>(ablation.load->cores), "core"),
+      100 * ablation.load->waited_share);
+}
+
+}  // namespace
+
+bool is_within_noise(const AblationRow& a, const AblationRow& b) {
+  const MedianInterval of_a = median_interval(a.milliseconds),
+                       of_b = median_interval(b.milliseconds);
+  return of_a.low <= of_b.high && of_b.low <= of_a.high;
+}
+
+std::string ablation_text(const Ablation& ablation) {
+  const auto line = [](std::string_view name, const std::string& text) {
+    return fmt::format("{:<11} {}\n", name, printable(text));
+  };
+  std::string text = line("model", fmt::format("{} for {}", ablation.file, ablation.target));
+  text +=
+      line("machine", fmt::format("{}, at most {}", ablation.machine,
+                                  count_text(static_cast<uint64_t>(ablation.threads), "thread")));
+  for (const std::string& input : ablation.inputs) text += line("input", input);
+  text += line("last row", "anneal build " + ablation.file + ablation.flags);
+  text += "\n" + rows_text(ablation) + "\n" + total_text(ablation);
+  if (ablation.load) text += others_text(ablation) + "\n";
+  if (ablation.has_bodies)
+    text += "steps and bytes moved do not count those in bodies of control flow\n";
+  for (const AblationRow& row : ablation.rows)
+    if (!row.error.why.empty()) text += printable(row.name + ": " + row.error.why) + "\n";
+  for (const auto& [name, why] : ablation.left_out)
+    text += printable(fmt::format("left out: {}: {}", name, why)) + "\n";
+  return text;
+}
+
+Json ablation_json(const Ablation& ablation) {
+  Json json = {{"anneal", version()},       {"machine", ablation.machine},
+               {"file", ablation.file},     {"target", ablation.target},
+               {"inputs", ablation.inputs}, {"threads", ablation.threads},
+               {"rounds", ablation.rounds}, {"flags_of_last_row", ablation.flags}};
+  json["rows"] = Json::array();
+  for (size_t i = 0; i < ablation.rows.size(); ++i) json["rows"].push_back(row_json(ablation, i));
+  json["left_out"] = Json::array();
+  for (const auto& [name, why] : ablation.left_out)
+    json["left_out"].push_back({{"name", name}, {"why", why}});
+  json["machine_load"] = ablation.load ? load_json(*ablation.load) : Json(nullptr);
+  return json;
+}
+
+}  // namespace anneal

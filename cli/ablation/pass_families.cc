@@ -1,0 +1,35 @@
+#include "anneal/cli/ablation/pass_families.h"
+
+namespace anneal {
+namespace {
+
+constexpr std::string_view kFolding[] = {
+    "solve_sizes", "fold_constants", "inline_scalars", "remove_identity",  "pool_to_reduce",
+    "fold_scale",  "push_transpose", "compose_moves",  "merge_duplicates",
+};
+constexpr std::string_view kVertical[] = {
+    "fold_pad",          "split_conv_transpose", "fuse_normalize",       "fuse_attention",
+    "fuse_pointwise",    "fuse_softmax",         "push_reshape",         "fuse_epilogue",
+    "fuse_reduce_input", "name_activations",     "multiply_reciprocals",
+};
+constexpr std::string_view kHorizontal[] = {"merge_siblings"};
+constexpr std::string_view kParts[] = {"push_slice", "solve_indices", "compose_slices"};
+constexpr std::string_view kPrecision[] = {
+    "widen_half",    "equalize_channels", "insert_quantize",        "unify_scales",
+    "move_quantize", "integer_products",  "keep_quantized_weights", "lower_quantize",
+    "drop_rounding", "assign_precision",
+};
+
+constexpr PassFamily kFamilies[] = {
+    {"constant folding and layout", kFolding},
+    {"vertical fusion", kVertical},
+    {"horizontal fusion", kHorizontal},
+    {"concat and slice elimination", kParts, true},
+    {"8 and 16 bits of the model", kPrecision, false, true},
+};
+
+}  // namespace
+
+std::span<const PassFamily> pass_families() { return kFamilies; }
+
+}  // namespace anneal
