@@ -1,4 +1,5 @@
-#include "anneal/cli/compare/model_arithmetic.h"
+#include "anneal/engine/compare/model_arithmetic.h"
+#include "anneal/core/dtype_kinds.h"
 
 #include <algorithm>
 #include <set>

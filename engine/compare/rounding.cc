@@ -1,4 +1,4 @@
-#include "anneal/cli/compare/rounding.h"
+#include "anneal/engine/compare/rounding.h"
 
 #include <cmath>
 #include <vector>
@@ -10,17 +10,18 @@ namespace {
 
 constexpr double kFloatOrder = 1e-5;  // of the largest magnitude
 
-std::vector<double> numbers_of(const TensorView& view) {
+std::vector<double> numbers_of(const ConstTensorView& view) {
   std::vector<double> values;
   values.reserve(static_cast<size_t>(count(view.dims)));
-  for_each_element(view, [&](std::byte* at) { values.push_back(read_element(view.dtype, at)); });
+  for_each_element(view,
+                   [&](const std::byte* at) { values.push_back(read_element(view.dtype, at)); });
   return values;
 }
 
 }  // namespace
 
-Rounding rounding_of(const TensorView& got, const TensorView& expected,
-                     const TensorView* got_source, const TensorView* expected_source) {
+Rounding rounding_of(const ConstTensorView& got, const ConstTensorView& expected,
+                     const ConstTensorView* got_source, const ConstTensorView* expected_source) {
   const std::vector<double> a = numbers_of(got), b = numbers_of(expected);
   std::vector<double> from_a, from_b;
   double allowed = -1;

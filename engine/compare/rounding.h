@@ -16,7 +16,7 @@ struct Rounding {
 };
 // The sources are the floats that were quantized; null if they are not known, and then nothing is
 // at a tie. REQUIRES: integers, all of the same dims.
-Rounding rounding_of(const TensorView& got, const TensorView& expected,
-                     const TensorView* got_source, const TensorView* expected_source);
+Rounding rounding_of(const ConstTensorView& got, const ConstTensorView& expected,
+                     const ConstTensorView* got_source, const ConstTensorView* expected_source);
 
 }  // namespace anneal

@@ -33,7 +33,7 @@ struct Comparison {
 // + rtol * |expected|; of a kQuantized model within 3 % of the reference's largest magnitude too,
 // if then the largest element along the longest axis stays in its place where that axis has 10
 // elements or more (of equals in either tensor, any) and the tolerance says `ranked`.
-Comparison compare_output(const TensorView& got, const TensorView& expected,
+Comparison compare_output(const ConstTensorView& got, const ConstTensorView& expected,
                           const Tolerance& tolerance, Arithmetic arithmetic);
 
 }  // namespace anneal

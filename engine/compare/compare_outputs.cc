@@ -1,4 +1,4 @@
-#include "anneal/cli/compare/compare_outputs.h"
+#include "anneal/engine/compare/compare_outputs.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "anneal/cli/output/print.h"
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/engine/data/elements.h"
 
 namespace anneal {
@@ -19,16 +19,21 @@ constexpr double kFloatModelShare = 0.001;
 constexpr double kQuantizedModelShare = 0.02;
 constexpr int64_t kRankedAxis = 10;  // elements from which an axis is taken for scores
 
-std::vector<double> values_of(const TensorView& view) {
+std::vector<double> values_of(const ConstTensorView& view) {
   std::vector<double> values;
   values.reserve(static_cast<size_t>(count(view.dims)));
-  for_each_element(view, [&](std::byte* at) { values.push_back(read_element(view.dtype, at)); });
+  for_each_element(view,
+                   [&](const std::byte* at) { values.push_back(read_element(view.dtype, at)); });
   return values;
 }
 
 double default_share(DataType dtype, Arithmetic arithmetic) {
   if (!is_integer(dtype) || arithmetic == Arithmetic::kInteger) return 0;
   return arithmetic == Arithmetic::kFloat ? kFloatModelShare : kQuantizedModelShare;
+}
+
+std::string nine_digits(double value) {
+  return std::isnan(value) ? "nan" : fmt::format("{:.9g}", value);
 }
 
 // NaN where the reference has none, or the other way round, is infinitely far.
@@ -73,7 +78,7 @@ int64_t moved_lane(const std::vector<double>& got, const std::vector<double>& ex
 
 }  // namespace
 
-Comparison compare_output(const TensorView& got, const TensorView& expected,
+Comparison compare_output(const ConstTensorView& got, const ConstTensorView& expected,
                           const Tolerance& tolerance, Arithmetic arithmetic) {
   if (got.dtype != expected.dtype)
     return {fmt::format("type {} instead of {}", to_string(got.dtype), to_string(expected.dtype))};
@@ -129,7 +134,7 @@ Comparison compare_output(const TensorView& got, const TensorView& expected,
     result.why =
         fmt::format("{} of {} elements {}{}, the worst at {}: {} instead of {}", outside, a.size(),
                     limit, may_differ > 0 ? fmt::format(" ({} may)", may_differ) : "",
-                    place_of(worst, got.dims), number_text(a[worst], 9), number_text(b[worst], 9));
+                    place_of(worst, got.dims), nine_digits(a[worst]), nine_digits(b[worst]));
   } else if (quantized && tolerance.ranked) {
     const int64_t lane = moved_lane(a, b, got.dims);
     if (lane >= 0) result.why = fmt::format("the top-1 of row {} is not the reference's", lane);

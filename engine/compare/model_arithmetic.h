@@ -1,6 +1,6 @@
 // The number formats that a model computes with. They decide how exact its outputs must be.
 #pragma once
-#include "anneal/cli/compare/compare_outputs.h"
+#include "anneal/engine/compare/compare_outputs.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/graph.h"
 

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "anneal/cli/compare/compare_outputs.h"
-#include "anneal/cli/compare/rounding.h"
-#include "anneal/cli/compare/tensor_error.h"
+#include "anneal/engine/compare/compare_outputs.h"
+#include "anneal/engine/compare/rounding.h"
+#include "anneal/engine/compare/tensor_error.h"
 #include "anneal/engine/run/engine.h"
 
 namespace anneal {
@@ -17,11 +17,11 @@ struct CompareOptions {
   // The coarsest one that a side was built to compute in, though its tensors may be f32.
   DataType coarsest = DataType::kF32;
   int threads = 0;
-  // Tensors kept at a time; what does not fit is compared in another run.
+  // Tensors kept at a time; the others are compared in further runs.
   size_t most_bytes = size_t{512} << 20;
 };
 
-// A tensor that both engines have. One that a loop gives several times is several of them.
+// A tensor that both engines have; one per iteration for tensors in a loop.
 struct ComparedTensor {
   std::string name;
   int time = 1;  // counts the tensors of this name, from 1
@@ -30,8 +30,8 @@ struct ComparedTensor {
   Dims dims = {};
   Comparison comparison = {};  // why: empty if they agree
   TensorError error = {};
-  std::optional<Rounding> rounding = {};  // of what Quantize gives
-  // The same of A's step alone, given B's tensors; unset if no tensor differs, or memory is short.
+  std::optional<Rounding> rounding = {};  // of Quantize's results
+  // For A's step alone, given B's tensors; unset if no tensor differs, or memory is short.
   std::optional<Comparison> alone = {};
 };
 
@@ -45,7 +45,7 @@ struct EngineComparison {
 // are ranked. If tensors differ, A runs once more with B's tensors written over its own after each
 // step, so that a difference shows only where it arises; there a quantized model has no more slack
 // than another. Fails with kInvalidArgument if the engines have different inputs.
-EngineComparison compare_engines(const std::shared_ptr<const Engine>& a,
+EngineComparison compare_tensors(const std::shared_ptr<const Engine>& a,
                                  const std::shared_ptr<const Engine>& b,
                                  const std::vector<Tensor>& inputs, const CompareOptions& options);
 
