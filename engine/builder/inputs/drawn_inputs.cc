@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/engine/builder/inputs/range_search.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/plan_check.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/engine/builder/inputs/drawn_inputs.h"
 #include "anneal/engine/builder/inputs/size_search.h"

@@ -1,6 +1,7 @@
 // InputRange: the integers that the readers of an input accept.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 namespace anneal {
 
@@ -19,6 +20,7 @@ inline constexpr int64_t kMostDecidedSteps = 8;
 struct InputRange {
   int64_t low = 0, high = 0;
   InputRole role = InputRole::kNumber;
+  std::vector<int64_t> markers = {};  // numbers that layers look for, as the tokens of an image
   bool operator==(const InputRange&) const = default;
 };
 

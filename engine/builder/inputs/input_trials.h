@@ -28,14 +28,17 @@ struct TrialInput {
 };
 
 // Draws inputs in different ways and runs the engine on them: as draw_input() does; then all
-// integers 1, the least and the largest of their ranges; then those that decide sizes at numbers
-// that the error names, alike or with such a product. Not thread-safe.
+// integers 1, the least and the largest of their ranges. Then the error tells: inputs that decide
+// sizes take numbers that it names, alike, with such a product or with such a sum, and numbers that
+// layers look for occur so often. What lets a run come further stays for the next error. Not
+// thread-safe.
 class InputTrials {
  public:
-  // REQUIRES: the engine outlives it; one input for each of the engine.
-  InputTrials(const Engine& engine, std::vector<TrialInput> inputs);
+  // threads: of a run; 0: one per core. REQUIRES: the engine outlives it; one input for each of the
+  // engine.
+  InputTrials(const Engine& engine, std::vector<TrialInput> inputs, int threads = 0);
 
-  // nullopt: a run on inputs of those dims ended well. Else what became of the first way. Runs
+  // nullopt: a run on inputs of those dims ended well. Else the failure that came furthest. Runs
   // nothing once they have taken some seconds together.
   std::optional<StepFailure> run(std::span<const Dims> dims);
   // In the way that ended well, at first the first.
@@ -43,23 +46,40 @@ class InputTrials {
   int runs() const { return runs_; }  // so far
 
  private:
-  enum class Sizes : uint8_t {
-    kAsOthers,
-    kAlike,  // each is the value, and the others are spread
-    kLast,   // the last is the value, those before it are 1, and the others are spread
+  enum class Content : uint8_t {
+    kAlike,  // each element is the number
+    kLast,   // the last is the number, those before it are 1
+    kSum,    // parts of the number that are as equal as they can be, the last the largest
+    kCount,  // the number is the count of elements that equal the marker
+  };
+  // Of one input; of all that may decide sizes together.
+  struct Choice {
+    std::optional<size_t> input = {};
+    Content content = Content::kAlike;
+    int64_t number = 0, marker = 0;
   };
   struct Way {
-    std::optional<double> value = {};  // none: spread over the range
-    Sizes sizes = Sizes::kAsOthers;
+    std::optional<double> value = {};  // of all integers; none: spread over the range
+    std::vector<Choice> choices = {};  // for the inputs that they name, instead
   };
+  const Plan& plan_for(std::span<const Dims> dims) const;  // that runs at these dims
   std::vector<InputRange> ranges_at(std::span<const Dims> dims) const;
   std::vector<Tensor> draw(std::span<const Dims> dims, std::span<const InputRange> ranges,
                            const Way& way) const;
+  void choose(const Choice& choice, std::span<const Dims> dims, std::span<const InputRange> ranges,
+              std::vector<Tensor>& tensors) const;
+  std::vector<Choice> choices_for(const std::string& error, std::span<const Dims> dims,
+                                  std::span<const InputRange> ranges, const Way& way) const;
+  std::optional<StepFailure> follow(std::span<const Dims> dims, std::span<const InputRange> ranges,
+                                    StepFailure failure);
+  bool may_decide(size_t input, std::span<const Dims> dims,
+                  std::span<const InputRange> ranges) const;
+  bool is_late() const;
   std::optional<StepFailure> run_once(const std::vector<Tensor>& tensors);
-  std::optional<StepFailure> failure_of(const std::string& text) const;
 
   std::shared_ptr<const Engine> engine_;
   std::vector<TrialInput> inputs_;
+  int threads_;
   Way way_;
   int runs_ = 0;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();

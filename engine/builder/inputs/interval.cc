@@ -1,10 +1,14 @@
 #include "anneal/engine/builder/inputs/interval.h"
+#include "anneal/core/dtype_kinds.h"
 
 #include <algorithm>
 #include <cmath>
 
 namespace anneal {
 namespace {
+
+constexpr double kMostMarker = 1LL << 40;
+constexpr size_t kMostMarkers = 8;
 
 ValueInterval all_of(RegisterType type) {
   switch (type) {
@@ -291,6 +295,11 @@ class ProgramWalk {
       if (value.port >= 0 &&
           (other.range == ValueInterval{0, 0} || other.range == ValueInterval{1, 1}))
         uses_[value.port].is_compared = true;
+    for (const auto& [value, other] : {std::pair(a, b), std::pair(b, a)})
+      if (value.port >= 0 && other.port < 0 && other.range.is_point() &&
+          std::abs(other.range.low) <= kMostMarker)
+        if (auto& all = uses_[value.port].looked_for; all.size() < kMostMarkers)
+          all.insert(static_cast<int64_t>(other.range.low));
     compared(a, b);
     const bool overlap = a.range.low <= b.range.high && b.range.low <= a.range.high;
     return truth(!(a.range.is_point() && a.range == b.range), overlap);

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -39,8 +40,9 @@ ValueRange united(const ValueRange& a, const ValueRange& b);
 
 // How programs use the elements of an input, by input of the plan.
 struct PortUse {
-  bool is_tested = false;    // 1 - x, or taken for a boolean
-  bool is_compared = false;  // x == 0 or x == 1
+  bool is_tested = false;        // 1 - x, or taken for a boolean
+  bool is_compared = false;      // x == 0 or x == 1
+  std::set<int64_t> looked_for;  // x == 32000, as for the place of an image; not all of many
   std::optional<ValueInterval>
       within;  // of the indices, or other known numbers, that it is compared to
 };

@@ -1,4 +1,5 @@
 #include "anneal/engine/builder/inputs/range_rules.h"
+#include "anneal/core/dtype_kinds.h"
 
 #include <algorithm>
 #include <cmath>

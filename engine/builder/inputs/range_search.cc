@@ -1,4 +1,5 @@
 #include "anneal/engine/builder/inputs/range_search.h"
+#include "anneal/core/dtype_kinds.h"
 
 #include <algorithm>
 #include <cmath>
@@ -116,14 +117,17 @@ InputRange RangeSearch::drawn(size_t input, bool is_limited, const RangeFindings
   const DataType dtype = plan_.slots[plan_.inputs[input]].type.dtype;
   if (!is_integer(dtype)) return {0, 1};
   const auto port = static_cast<int>(input);
+  const auto found = findings.uses.find(port);
+  const PortUse use = found == findings.uses.end() ? PortUse() : found->second;
   const ValueInterval limits = chosen_[input];
   const auto within = [&](double low, double high, InputRole role) {
     const double first = std::clamp(low, limits.low, limits.high),
                  last = std::clamp(high, limits.low, limits.high);
-    return InputRange{saturated_integer(first), saturated_integer(last), role};
+    InputRange range{saturated_integer(first), saturated_integer(last), role};
+    if (role != InputRole::kMask && role != InputRole::kSize)
+      range.markers.assign(use.looked_for.begin(), use.looked_for.end());
+    return range;
   };
-  const auto found = findings.uses.find(port);
-  const PortUse use = found == findings.uses.end() ? PortUse() : found->second;
   const auto index = findings.indices.find(port);
   const auto size = findings.sizes.find(port);
   if (size != findings.sizes.end())

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "anneal/core/error.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/builder/inputs/known_memory.h"
 #include "anneal/engine/plan_check.h"
 
@@ -125,7 +126,7 @@ class PlanSizing {
         inputs.back().fact = &result_.facts[input];
         if (slot.storage != Storage::kWeight || !is_row_major_weight(slot, weights_[slot.offset]))
           continue;
-        views_.push_back(weights_[slot.offset].view());
+        views_.push_back(kernel_view(weights_[slot.offset]));
         inputs.back().value = &views_.back();
       }
       const InferInputs all(inputs, numbers_, bodies_);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/engine/builder/inputs/input_trials.h"
@@ -186,7 +187,7 @@ void ComparisonInputs::try_sizes(SizeChoice sizes, const FloatRanges& ranges) {
     double elements = 0;
     for (const Dims& each : dims) elements += static_cast<double>(count(each));
     if (elements > kMostDrawnElements)
-      return note(what, fmt::format("{:.0f} elements are more than are drawn", elements));
+      return note(what, fmt::format("{:.0f} elements are too many to draw", elements));
     if (!may_run(dims, what)) return;
     const std::vector<InputRange> accepted = input_ranges(plan_, weights_, dims);
     ComparisonInput input{
@@ -218,7 +219,7 @@ void ComparisonInputs::draw_plainer(ComparisonInput& input) const {
     if (is_float(plain[i].dtype())) input.tensors[i] = std::move(plain[i]);
 }
 
-bool ComparisonInputs::draw_accepted(ComparisonInput& input, const Engine& f32) {
+bool ComparisonInputs::draw_accepted(ComparisonInput& input, const Engine& f32, int threads) {
   const std::vector<Dims> dims = dims_of(input);
   const double work = run_work(plan_, weights_, dims);
   for (const bool keeps_floats : {true, false}) {
@@ -230,7 +231,7 @@ bool ComparisonInputs::draw_accepted(ComparisonInput& input, const Engine& f32) 
                             (keeps_floats && is_float(tensor.dtype()));
       tried.push_back({is_given ? std::optional(tensor) : std::nullopt, 1 + i});
     }
-    InputTrials trials(f32, std::move(tried));
+    InputTrials trials(f32, std::move(tried), threads);
     const bool is_accepted = !trials.run(dims);
     work_ += work * trials.runs();
     if (!is_accepted) continue;

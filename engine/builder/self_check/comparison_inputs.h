@@ -45,7 +45,7 @@ class ComparisonInputs {
   void draw_plainer(ComparisonInput& input) const;
   // In place of integers, and then of floats too if that is not enough: numbers with which a run of
   // f32 ends well. False: none were found.
-  bool draw_accepted(ComparisonInput& input, const Engine& f32);
+  bool draw_accepted(ComparisonInput& input, const Engine& f32, int threads);
   void leave_out(ComparisonInput& input, const std::string& why);
 
   std::vector<ComparisonInput>& all() { return inputs_; }

@@ -84,7 +84,7 @@ Finding EightBitFaults::simulate(PlanComparison& comparison, const std::vector<T
     std::vector<float> elements = floats_of(given[i].view());
     round_to_8_bits(elements, scalings_.at(name));
     const NewTensor fresh = allocate_tensor(given[i].dtype(), given[i].dims());
-    write_floats(fresh.tensor.view(), elements);
+    write_floats(fresh.view(), elements);
     given[i] = fresh.tensor;
   }
   exact_.set_inputs(std::move(given));

@@ -1,8 +1,12 @@
 #include "anneal/engine/builder/self_check/plan_comparison.h"
+#include "anneal/core/dtype_kinds.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+
+#include "anneal/core/error.h"
 
 namespace anneal {
 namespace {
@@ -20,6 +24,21 @@ constexpr size_t kMostKept = size_t{1} << 30;
 constexpr double kDominates = 0.75;
 // The error that one step may make from exact operands without being a fault, in units.
 constexpr double kOrdinaryStep = 16;
+// How far a value moves that f32 rounds in another way: kernels and orders of sums differ.
+constexpr float kLastPlaces = 0x1p-22F;
+
+// Up or down by the place of the element, so that equal elements come apart. Integers and other
+// numbers of few digits stay: f32 does not round them, and they may be sizes or end a loop.
+void move_last_places(const TensorView& value) {
+  std::vector<float> elements = floats_of(value), rounded = elements;
+  round_to(DataType::kF16, rounded);
+  for (size_t i = 0; i < elements.size(); ++i) {
+    if (rounded[i] == elements[i] || std::trunc(elements[i]) == elements[i]) continue;
+    const bool is_up = std::popcount(i * 0x9e3779b97f4a7c15) % 2 == 0;
+    elements[i] *= 1 + (is_up ? kLastPlaces : -kLastPlaces);
+  }
+  write_floats(value, elements);
+}
 
 }  // namespace
 
@@ -44,13 +63,42 @@ void PlanComparison::keep(bool all) {
 Finding PlanComparison::compare(const std::vector<Tensor>& inputs) {
   values_.clear();
   places_.clear();
+  noise_.clear();
   exact_.set_inputs(inputs);
   reduced_.set_inputs(inputs);
   keep(false);
   count_ = {};
   const Finding found = run(reduced_, Pass::kJudge, 0);
   judged_in_last_ = count_;
-  return found;
+  if (!found.is_bad() || found.is_lost || found.is_count) return found;
+  measure_noise();
+  return run(reduced_, Pass::kJudge, 0);
+}
+
+// After a selection that differs, later values have other causes to differ. If the model refuses
+// its own values so moved, nothing is known.
+void PlanComparison::measure_noise() try {
+  bool has_chosen_otherwise = false;
+  exact_.run([&](const ValueKey& key, const Observation& observed) {
+    const auto found = kept_.find(key);
+    if (found != kept_.end() && found->second.dims() == observed.value.dims) {
+      const ValueError error = found->second.error_of(observed.value);
+      if (judged_.is_selection(key.first) && error.differing > 0) has_chosen_otherwise = true;
+      if (judged_.is_judged(key.first) && is_float(observed.value.dtype) &&
+          !(has_chosen_otherwise && judged_.follows_selection(key.first)))
+        noise_[key] = static_cast<float>(kGenerous * error.away);
+    }
+    if (!observed.step.empty() && observed.value.dtype == DataType::kF32)
+      move_last_places(observed.value);
+  });
+} catch (const Error& error) {
+  if (error.code() == ErrorCode::kCancelled) throw;
+  noise_.clear();
+}
+
+float PlanComparison::noise_of(const ValueKey& key) const {
+  const auto found = noise_.find(key);
+  return found == noise_.end() ? 0 : found->second;
 }
 
 double PlanComparison::blind_share() const {
@@ -151,7 +199,7 @@ Finding PlanComparison::run(WatchedEngine& engine, Pass pass, size_t exact_befor
       return write_exact(values_[place->second], observed);
     const bool is_looked_at = judged_.is_looked_at(key.first);
     if (pass != Pass::kAlone && !is_looked_at) return;
-    const ValueError error = found->second.error_of(observed.value);
+    const ValueError error = found->second.error_of(observed.value, noise_of(key));
     if (pass == Pass::kAlone) {
       Value value{.key = key,
                   .step = std::string(observed.step),

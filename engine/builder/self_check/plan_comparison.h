@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/engine/builder/self_check/judged_values.h"
 #include "anneal/engine/builder/self_check/value_error.h"
 #include "anneal/engine/builder/self_check/watched_engine.h"
@@ -44,7 +45,9 @@ class PlanComparison {
                  double unit)
       : exact_(exact), reduced_(reduced), judged_(judged), unit_(unit) {}
 
-  // Runs both on the same inputs. Fails as running does.
+  // Runs both on the same inputs. Where they differ, f32 runs again with each value moved by a few
+  // last places: what moves a result as far is no difference, as in a sum that cancels. Fails as
+  // running does.
   Finding compare(const std::vector<Tensor>& inputs);
   // For f32 in the last comparison: the share of a judged value that is not finite, at most.
   double blind_share() const;
@@ -80,6 +83,8 @@ class PlanComparison {
   enum class Pass { kJudge, kExactBefore, kAlone };
 
   void keep(bool all);
+  void measure_noise();
+  float noise_of(const ValueKey& key) const;
   Finding run(WatchedEngine& engine, Pass pass, size_t exact_before,
               const WatchedEngine::Told* told = nullptr);
   void judge_in_order(const ValueKey& key, const KeptValue& kept, const Observation& observed,
@@ -97,6 +102,7 @@ class PlanComparison {
   const JudgedValues& judged_;
   double unit_;
   std::map<ValueKey, KeptValue> kept_;  // of f32
+  std::map<ValueKey, float> noise_;     // what rounding in f32 does to its judged values
   std::vector<Value> values_;           // of both, in the reduced plan's order
   std::map<ValueKey, size_t> places_;
   Judged count_, judged_in_last_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/op/op_traits.h"
 
 namespace anneal {

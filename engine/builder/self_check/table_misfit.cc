@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/engine/builder/self_check/value_error.h"
 
 namespace anneal {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/new_tensor.h"
@@ -75,7 +76,7 @@ void assign(auto& to, float value) { to = static_cast<std::decay_t<decltype(to)>
 
 }  // namespace
 
-ValueError value_error(std::span<const float> got, std::span<const float> expected) {
+ValueError value_error(std::span<const float> got, std::span<const float> expected, float noise) {
   // Sums of a block in lanes, which a compiler turns into vectors.
   constexpr size_t kLanes = 16, kBlock = 1024;
   ValueError error;
@@ -90,7 +91,8 @@ ValueError value_error(std::span<const float> got, std::span<const float> expect
       const float want = expected[i], difference = got[i] - want;
       // For a number that is not finite this differs from 0.
       const bool counts = want - want == 0 && got[i] - got[i] == 0;
-      const float counted = counts ? want : 0, away = counts ? std::abs(difference) : 0;
+      const float counted = counts ? want : 0, distance = counts ? std::abs(difference) : 0;
+      const float away = distance > noise ? distance : 0;
       infinite[lane] += want - want == 0 && !counts;
       squares[lane] += counted * counted;
       lost[lane] += away * away;
@@ -112,12 +114,13 @@ ValueError value_error(std::span<const float> got, std::span<const float> expect
     }
   }
   error.largest = largest;
+  error.away = worst;
   if (!expected.empty())
     error.differing = static_cast<double>(differing) / static_cast<double>(expected.size());
   // Squares of such numbers overflow or underflow f32.
   const bool is_wide = !std::isfinite(power) || !std::isfinite(lost_power) || largest < 1e-15f;
   if (power > 0 && !is_wide) error.relative = std::sqrt(lost_power / power);
-  if (largest > 0) error.worst = double{worst} / largest;
+  if (worst > 0) error.worst = largest > 0 ? double{worst} / largest : 1;
   if (is_wide) error.relative = error.worst;
   return error;
 }
@@ -130,7 +133,7 @@ double share_apart(std::span<const float> got, std::span<const float> expected, 
   return static_cast<double>(apart) / static_cast<double>(expected.size());
 }
 
-std::vector<float> floats_of(const TensorView& view) {
+std::vector<float> floats_of(const ConstTensorView& view) {
   const auto elements = static_cast<size_t>(count(view.dims));
   std::vector<float> values(elements);
   if (elements == 0) return values;
@@ -158,7 +161,7 @@ void write_floats(const TensorView& to, std::span<const float> elements) {
     auto* at = reinterpret_cast<T*>(dense.data.data());
     for (size_t i = 0; i < elements.size(); ++i) assign(at[i], elements[i]);
   });
-  strided_copy(to, dense.tensor.view());
+  strided_copy(to, dense.view());
 }
 
 KeptValue::KeptValue(const TensorView& view) : dims_(view.dims), strides_(view.strides) {
@@ -184,10 +187,10 @@ void KeptValue::write_to(const TensorView& to) const {
 
 void KeptValue::round_to(DataType half) { anneal::round_to(half, elements_); }
 
-ValueError KeptValue::error_of(const TensorView& got) const {
+ValueError KeptValue::error_of(const TensorView& got, float noise) const {
   if (got.dtype == DataType::kF32 && got.strides == strides_)
-    return value_error({got.as<float>(), elements_.size()}, elements_);
-  return value_error(floats_of(got), row_major());
+    return value_error({got.as<float>(), elements_.size()}, elements_, noise);
+  return value_error(floats_of(got), row_major(), noise);
 }
 
 double KeptValue::share_apart(const TensorView& got, double steps) const {

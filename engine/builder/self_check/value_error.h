@@ -12,18 +12,21 @@ struct ValueError {
   double relative = 0;   // root mean square of the difference over that of the expected tensor
   double worst = 0;      // largest difference over the largest magnitude that is expected
   double largest = 0;    // magnitude that is expected
+  double away = 0;       // largest difference
   double differing = 0;  // share of the elements that are not equal
   int64_t lost = 0;      // elements that are finite only in the expected tensor
 };
-// Elements that are not finite on either side are left out of all but `lost`. If all are zeros,
-// every difference is 0. REQUIRES: equal counts
-ValueError value_error(std::span<const float> got, std::span<const float> expected);
+// Elements that are not finite on either side are left out of all but `lost`. Differences up to
+// `noise` count as none. If zeros are expected, any other difference has the shares 1. REQUIRES:
+// equal counts
+ValueError value_error(std::span<const float> got, std::span<const float> expected,
+                       float noise = 0);
 
 // The share of the elements that are further apart. REQUIRES: equal counts
 double share_apart(std::span<const float> got, std::span<const float> expected, double steps);
 
 // The elements as f32, row-major. REQUIRES: no string
-std::vector<float> floats_of(const TensorView& view);
+std::vector<float> floats_of(const ConstTensorView& view);
 // The other way round. REQUIRES: as many elements
 void write_floats(const TensorView& to, std::span<const float> elements);
 
@@ -39,7 +42,7 @@ class KeptValue {
   void write_to(const TensorView& to) const;
   void round_to(DataType half);
   // The error of a tensor against this one. REQUIRES: equal dims
-  ValueError error_of(const TensorView& got) const;
+  ValueError error_of(const TensorView& got, float noise = 0) const;
   double share_apart(const TensorView& got, double steps) const;
 
  private:

@@ -10,19 +10,20 @@ namespace {
 // The limit for one context. The same on every machine, as all decisions of the check are.
 constexpr size_t kMostMemory = size_t{2} << 30;
 
-std::shared_ptr<const Engine> engine_of(const EngineFile& file, const Plan& plan) {
+std::shared_ptr<const Engine> engine_of(const EngineFile& file, const Plan& plan, int threads) {
   EngineFile one{.plans = {plan},
                  .weights = file.weights,
                  .producer = file.producer,
                  .model_name = file.model_name};
-  return make_engine(std::move(one), {.device = plan.target, .threads = 0});
+  return make_engine(std::move(one), {.device = plan.target, .threads = threads});
 }
 
 }  // namespace
 
-WatchedEngine::WatchedEngine(const EngineFile& file, const Plan& plan)
-    : engine_(engine_of(file, plan)),
-      context_(engine_, {.threads = 0, .max_memory = kMostMemory, .prewarm_profiles = false}) {}
+WatchedEngine::WatchedEngine(const EngineFile& file, const Plan& plan, int threads)
+    : engine_(engine_of(file, plan, threads)),
+      context_(engine_,
+               {.threads = threads, .max_memory = kMostMemory, .prewarm_profiles = false}) {}
 
 const Plan& WatchedEngine::plan() const { return plan_of(*engine_); }
 

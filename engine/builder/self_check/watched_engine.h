@@ -18,8 +18,8 @@ using ValueKey = std::pair<std::string, int>;
 
 class WatchedEngine {
  public:
-  // The plan of `file` for `target`, on this CPU. Fails as Engine::load() does.
-  WatchedEngine(const EngineFile& file, const Plan& plan);
+  // A plan of `file` on this CPU. threads: of a run; 0: one per core. Fails as Engine::load() does.
+  WatchedEngine(const EngineFile& file, const Plan& plan, int threads);
 
   const Plan& plan() const;
   const Engine& engine() const { return *engine_; }

@@ -112,14 +112,14 @@ graph chain(x: f32[4,64])
   return y
 )txt";
 
-// All of them were asked for.
+// The caller requested f16 for every layer.
 TEST(SelfCheck, LayersThatWereAskedForDoNotGoBack) {
   PrecisionOptions asked = with_table(kF16, {"x", "a", "b", "c", "d"});
   asked.layers = {{".*", Precision::kF16}};
   const CheckedBuild made =
       built({.text = kFiveProducts, .precision = asked, .inputs = {ramp({4, 64}, 0, 3e4)}});
   EXPECT_THAT(layers_back(made), IsEmpty()) << made.check.outcome;
-  EXPECT_THAT(made.check.warning, HasSubstr("which --layer-precision .*=f16 asked for"));
+  EXPECT_THAT(made.check.warning, HasSubstr("which --layer-precision .*=f16 requests"));
 }
 
 // The first one stays as it was asked for.

@@ -64,12 +64,13 @@ graph power(x: f32[8,64])
 )txt";
 
 constexpr std::string_view kCancels = R"txt(
-graph cancels(x: f32[8,64])
+graph cancels(x: f32[8,64], z: f32[8,64])
   const w: f32[64,32] = random(1)
+  const u: f32[64,32] = random(3)
   const v: f32[32,16] = random(2)
-  a = MatMul(x, w) epilogue="(f32)->(f32) add($0,5000f32)"
-  m = Reduce(a, i64{1}) kind=mean
-  d = Pointwise(a, m) program="(f32,f32)->(f32) sub($0,$1)"
+  a = MatMul(x, w) epilogue="(f32)->(f32) add($0,15000f32)"
+  b = MatMul(z, u) epilogue="(f32)->(f32) add($0,15000f32)"
+  d = Pointwise(a, b) program="(f32,f32)->(f32) sub($0,$1)"
   y = MatMul(d, v)
   return y
 )txt";
@@ -200,13 +201,13 @@ std::vector<PlantedFault> planted_faults() {
       {.name = "SumCancels",
        .text = kCancels,
        .layer = "d",
-       .precision = with_table(kF16, {"a"}, 6000),
-       .inputs = {noise({8, 64}, 1)}},
+       .precision = with_table(kF16, {"a", "b"}, 16000),
+       .inputs = {noise({8, 64}, 1), noise({8, 64}, 4)}},
       {.name = "SumCancelsInBf16",
        .text = kCancels,
        .layer = "a",
        .precision = kBF16,
-       .inputs = {noise({8, 64}, 1)},
+       .inputs = {noise({8, 64}, 1), noise({8, 64}, 4)},
        .wrong = 0.5},
       {.name = "SineOfLargeNumbers",
        .text = kSine,

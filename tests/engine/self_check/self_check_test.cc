@@ -173,7 +173,7 @@ TEST(SelfCheck, WarnsOfADifferenceThatRemains) {
   const CheckedBuild made =
       built({.text = kFourier, .precision = asked, .inputs = {ramp({64, 3}, 0, 300)}});
   EXPECT_THAT(made.check.warning, HasSubstr("most of it arises in layer \"a\", which "
-                                            "--layer-precision a|y=bf16 asked for"));
+                                            "--layer-precision a|y=bf16 requests"));
   EXPECT_THAT(made.check.back_to_f32, IsEmpty());
 }
 
@@ -223,7 +223,7 @@ graph large(x: f32[1,2147483647])
 )txt";
   const CheckedBuild made =
       build_checked(parse_graph(kText), options_of(kF16), SelfCheckOptions{.run = true});
-  EXPECT_THAT(made.check.outcome, HasSubstr("2147483647 elements are more than are drawn"));
+  EXPECT_THAT(made.check.outcome, HasSubstr("2147483647 elements are too many to draw"));
 }
 
 TEST(SelfCheck, IsForLowerPrecisions) {

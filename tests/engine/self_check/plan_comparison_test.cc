@@ -1,0 +1,77 @@
+// What counts as a difference from f32.
+#include <gtest/gtest.h>
+
+#include "anneal/engine/builder/self_check/plan_comparison.h"
+#include "anneal/tests/engine/self_check/planted_fault.h"
+
+namespace anneal::testing {
+namespace {
+
+constexpr double kBF16Unit = 0x1p-8;
+
+EngineFile as_it_is(std::string_view text) {
+  GraphBuildOptions options = options_of({});
+  options.passes.skip = {std::string(kAllPasses)};
+  return build_text(text, options);
+}
+
+Finding compared(std::string_view exact_text, std::string_view reduced_text) {
+  const EngineFile exact_file = as_it_is(exact_text), reduced_file = as_it_is(reduced_text);
+  WatchedEngine exact(exact_file, exact_file.plans[0], 1),
+      reduced(reduced_file, reduced_file.plans[0], 1);
+  const JudgedValues judged(exact.plan());
+  PlanComparison comparison(exact, reduced, judged, kBF16Unit);
+  return comparison.compare({ramp({64}, 1, 2)});
+}
+
+// The remainder of 1/3 is rounding.
+constexpr std::string_view kRounding = R"txt(
+graph noise(x: f32[64])
+  s = Pointwise(x) program="(f32)->(f32) add($0,0.33333334f32)"
+  y = Pointwise(s, x) program="(f32,f32)->(f32) sub(sub($0,$1),0.33333334f32)"
+  return y
+)txt";
+constexpr std::string_view kZero = R"txt(
+graph noise(x: f32[64])
+  s = Pointwise(x) program="(f32)->(f32) add($0,0.33333334f32)"
+  y = Pointwise(s, x) program="(f32,f32)->(f32) sub($0,add($1,0.33333334f32))"
+  return y
+)txt";
+constexpr std::string_view kLossy = R"txt(
+graph noise(x: f32[64])
+  s = Pointwise(x) program="(f32)->(f32) add($0,0.334f32)"
+  y = Pointwise(s, x) program="(f32,f32)->(f32) sub($0,add($1,0.33333334f32))"
+  return y
+)txt";
+
+TEST(PlanComparison, RoundingOfF32IsNoDifference) {
+  EXPECT_FALSE(compared(kRounding, kZero).is_bad());
+  EXPECT_FALSE(compared(kZero, kRounding).is_bad());
+}
+
+TEST(PlanComparison, MoreThanThatIsOneAlsoWhereF32GivesZeros) {
+  EXPECT_TRUE(compared(kRounding, kLossy).is_told());
+  EXPECT_TRUE(compared(kZero, kLossy).is_told());
+}
+
+// A few last places more, and the row is beyond the table.
+constexpr std::string_view kRows = R"txt(
+graph rows(x: f32[64])
+  const t: f32[2] = {1, 3}
+  f = Pointwise(x) program="(f32)->(f32) add(mul($0,0f32),1.9999999f32)"
+  i = Pointwise(f) program="(f32)->(i64) i64($0)"
+  r = Gather(t, i) axis=0
+  y = Pointwise(r) program="(f32)->(f32) mul($0,FACTOR)"
+  return y
+)txt";
+
+TEST(PlanComparison, ADifferenceStaysWhereMovedValuesAreRefused) {
+  const auto times = [](std::string_view factor) {
+    std::string text(kRows);
+    return text.replace(text.find("FACTOR"), 6, factor);
+  };
+  EXPECT_TRUE(compared(times("1f32"), times("2f32")).is_told());
+}
+
+}  // namespace
+}  // namespace anneal::testing
