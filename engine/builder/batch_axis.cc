@@ -7,6 +7,7 @@
 #include "anneal/core/fail.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/symbols.h"
+#include "anneal/graph/op/custom_operator.h"
 #include "anneal/graph/op/op_traits.h"
 
 namespace anneal {
@@ -106,6 +107,15 @@ bool separates(const Resize& op, const Step&, const BatchRows&) { return !has_ax
 bool separates(const Reduce& op, const Step&, const BatchRows&) { return !op.map.uses_index(); }
 bool separates(const ArgReduce&, const Step&, const BatchRows&) { return true; }
 bool separates(const Reshape&, const Step&, const BatchRows&) { return true; }
+// A constant with as many rows as the batch would be given whole with each part, so the operator
+// says which inputs have rows.
+bool separates(const Custom& op, const Step& step, const BatchRows& rows) {
+  const uint64_t batch = op.definition ? op.definition->description().row_inputs : 0;
+  for (size_t i = 0; i < step.op_input_count; ++i)
+    if (step.inputs[i] != kNoSlot && rows.has_rows(step, i) != (i < 64 && (batch >> i & 1) != 0))
+      return false;
+  return batch != 0;
+}
 bool separates(const Pool& op, const Step&, const BatchRows&) { return !op.with_indices; }
 bool separates(const Expand&, const Step& step, const BatchRows& rows) {
   return rows.line_up(step, 0, 1);

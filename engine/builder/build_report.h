@@ -29,15 +29,16 @@ struct BuildPass {
   bool is_exact = false, has_changed = false;
   uint64_t rewrites = 0;
   double milliseconds = 0;
-  size_t layers = 0;  // of the graph afterwards
+  size_t layers = 0, profile = 0;  // of the graph after the pass; the index of the profile
 };
 // One plan of the engine.
 struct BuildPlan {
   std::string target;
-  std::vector<BuildStep> steps;          // in the order in which they run, without bodies' steps
+  size_t profile = 0;                    // its index in BuildOptions::profiles
+  std::vector<BuildStep> steps;          // in execution order, without the steps of bodies
   std::vector<BuildDecision> decisions;  // what `anneal inspect --decisions` shows
-  // Of a plan for a GPU: layers that run on the CPU, steps that run on the GPU, and steps that copy
-  // between the two.
+  // For a GPU plan: layers that fall back to the CPU, steps on the GPU, and steps that copy between
+  // the two.
   std::vector<BuildDecision> fallbacks;
   size_t gpu_steps = 0, copy_steps = 0;
   // Bytes of activations by device, the CPU last; empty if a size is open until inputs are set.
@@ -50,8 +51,7 @@ struct BuildPlan {
 struct SelfCheckReport {
   bool is_compared = false;
   std::string outcome = {};  // inputs compared, or why none; empty: no check was requested
-  // The loss that remains beyond the precision, with its layer; empty: none.
-  std::string warning = {};
+  std::string warning = {};  // the loss that remains beyond the precision, with its layer; or empty
   struct Layer {
     std::string name, why;
   };
@@ -59,18 +59,21 @@ struct SelfCheckReport {
   double milliseconds = 0;              // part of BuildReport::build_milliseconds
 };
 struct BuildReport {
-  std::vector<BuildPlan> plans;  // one for each target, in their order
+  std::vector<BuildPlan> plans;  // one for each profile and target, in their order
   std::vector<BuildPass> passes;
   size_t imported_layers = 0;
   uint64_t weight_bytes = 0, engine_bytes = 0;
   double import_milliseconds = 0, build_milliseconds = 0;
   SelfCheckReport self_check = {};
   std::vector<std::string> warnings;  // one sentence each
+  // Of refit_engine(): tensors of weights, how many changed, and literals of programs that did.
+  size_t weights = 0, changed_weights = 0, changed_literals = 0;
 };
 
 struct BuiltEngine {
   std::vector<std::byte> bytes;  // an engine file, for Engine::load()
   BuildReport report;
+  std::vector<std::byte> weights = {};  // with BuildOptions::weights_path: the file of weights
 };
 
 }  // namespace anneal

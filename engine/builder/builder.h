@@ -1,22 +1,25 @@
 // Graph -> engine file: optimize, choose kernels and layouts, place memory.
 #pragma once
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "anneal/engine/builder/build_options.h"
+#include "anneal/engine/builder/timing/kernel_timing.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/graph.h"
 #include "anneal/optimizer/pass.h"
 
 namespace anneal {
 
-// Choosing between the CPU's kernels by their times on this machine.
-struct KernelTiming {
-  bool measure = false;    // the times that the cache does not have
-  std::string cache = {};  // the file; empty: none
-  int threads = 0;         // that the engine will run with; 0: one per core
+// Optimizations of the builder itself that a build leaves out, to measure what each gains.
+struct BuilderParts {
+  // The order of the kernels' table: each layer gets the most general fast kernel that accepts it.
+  bool kernel_choice = false;
+  // Operands that are written into the result of a Concat, and slices that are views: all copy.
+  bool placement = false;
 };
 
 // How a graph is built: BuildOptions, with options for the project's own code only.
@@ -24,14 +27,21 @@ struct GraphBuildOptions {
   std::vector<std::string> targets = {"cpu"};
   PassOptions passes;                          // exact: of kernels as well
   std::vector<std::string> skip_kernels = {};  // kernels not to choose, by name
+  bool tf32 = false;                           // of BuildOptions
   bool allow_fallback = true;  // false: fail with kUnsupported, naming each layer that would run on
                                // the CPU though the target is another device
-  bool reference = false;  // no passes, and of each op the reference kernel: what to compare with
+  // No passes, and of each op the reference kernel: what to compare with. The target "reference".
+  bool reference = false;
   // All passes, but of each op the reference kernel of the CPU: to tell kernels and passes apart.
   // REQUIRES: CPU targets.
   bool reference_kernels = false;
-  uint64_t max_memory = 0;  // of BuildOptions
-  KernelTiming timing;      // else the table's order chooses
+  BuilderParts without = {};   // what the builder leaves out
+  uint64_t max_memory = 0;     // of BuildOptions
+  bool weights_apart = false;  // other weights may take their place: EngineFile::weights_apart
+  KernelTiming timing;         // else the table's order chooses
+  // Plans of an engine, by target: their kernels are chosen again in place of timing, and compiled
+  // code that fits is kept. REQUIRES: none, or one for each target; they outlive the call.
+  std::span<const Plan> recorded = {};
   // After each pass, once for CPUs and once for GPUs if there are both; targets: "sm_80,sm_90".
   std::function<void(const PassEvent& event, std::string_view targets)> after_pass;
   std::function<void(std::string_view what)> progress = [](std::string_view) {};
@@ -41,6 +51,11 @@ struct GraphBuildOptions {
 
 // The same options for build(), without the progress.
 GraphBuildOptions graph_options(const BuildOptions& options);
+
+// The kernels that a build does not choose: those to skip, and those of TF32 (their names end in
+// ".tf32") unless they are asked for. Fails with kInvalidArgument on an unknown name.
+struct KernelOptions;  // kernels/kernel.h
+KernelOptions kernel_options(const GraphBuildOptions& options);
 
 // Same graph, options and target: the same bytes, unless kernels are timed whose times the cache
 // lacks. Fails with kUnsupported naming each layer that no kernel accepts and why, with

@@ -71,7 +71,10 @@ std::string exact_pattern(const std::string& name) {
   return pattern;
 }
 
-std::string percent(double share) { return fmt::format("{:.2g} %", 100 * share); }
+std::string percent(double share) {
+  return 100 * share < 10 ? fmt::format("{:.2g} %", 100 * share)
+                          : fmt::format("{:.0f} %", 100 * share);
+}
 
 // The plan that runs here: the first one for a CPU; empty if a stand-in must be built.
 std::string target_that_runs(const GraphBuildOptions& options) {
@@ -95,8 +98,8 @@ class Checker {
     if (stands_in_) target_ = "cpu";
   }
 
-  // `file`: as it was built; replaced if layers go back to f32.
-  void run(EngineFile& file, SelfCheckReport& report);
+  // The file is as it was built; it is replaced if layers go back to f32.
+  void run(CheckedBuild& made);
 
  private:
   struct Round {
@@ -156,7 +159,8 @@ EngineFile Checker::build_lower() const {
 
 void Checker::open() {
   exact_file_ = f32_.build(model_);
-  exact_ = std::make_unique<WatchedEngine>(*exact_file_, exact_file_->plans[0]);
+  exact_ =
+      std::make_unique<WatchedEngine>(*exact_file_, exact_file_->plans[0], options_.passes.threads);
   judged_ = std::make_unique<JudgedValues>(exact_->plan());
   inputs_ = std::make_unique<ComparisonInputs>(exact_file_->plans[0], exact_file_->weights,
                                                check_.most_work);
@@ -177,7 +181,7 @@ Finding Checker::find(PlanComparison& comparison, ComparisonInput& input) const 
     return find_numbers(comparison, input);
   } catch (const Error& error) {
     if (!input.is_drawn || !refuses_arguments(error) ||
-        !inputs_->draw_accepted(input, exact_->engine()))
+        !inputs_->draw_accepted(input, exact_->engine(), options_.passes.threads))
       throw;
   }
   return find_numbers(comparison, input);
@@ -221,8 +225,8 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced,
       for (const std::string& step : layers.products_of(fault.value)) {
         if (round.layer.empty()) round.layer = layers.name_of(step);
         add(layers, step,
-            fmt::format("8 bits by the range in the table cost \"{}\", which it reads, {} of its "
-                        "root mean square, and most of a difference from f32 comes from there",
+            fmt::format("int8 by the range in the table changes its input \"{}\" by {} of its root "
+                        "mean square, which causes most of a difference from f32",
                         fault.value, percent(fault.difference)),
             round);
       }
@@ -239,15 +243,15 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced,
         fault.is_lost ? fmt::format("\"{}\" is not finite in {}, and reaches {:.3g} in f32",
                                     fault.value, names_of(precision_), fault.largest)
                       : fmt::format(
-                            "most of a difference from f32 arises where it makes \"{}\", {} of its "
+                            "most of a difference from f32 arises in its result \"{}\": {} of its "
                             "root mean square",
                             fault.value, percent(fault.difference));
     add_lower(fault.step, why);
     for (const std::string& operand : layers.inputs_of(fault.step))
       if (comparison.is_rounded(operand))
         for (const std::string& maker : layers.makers(operand))
-          add_lower(maker, fmt::format("\"{}\" reads \"{}\" and needs all its digits", fault.step,
-                                       operand));
+          add_lower(maker, fmt::format("\"{}\" reads \"{}\" and needs its full precision",
+                                       fault.step, operand));
     if (!fault.is_lost) continue;
     for (const std::string& step : layers.products_of(fault.value)) add_lower(step, why);
   }
@@ -255,7 +259,7 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced,
 
 Checker::Round Checker::compare(const EngineFile& file) {
   const Plan& plan = *plan_for(file, target_);
-  WatchedEngine reduced(file, plan);
+  WatchedEngine reduced(file, plan, options_.passes.threads);
   PlanComparison comparison(*exact_, reduced, *judged_, unit_of(precision_));
   Round round;
   for (ComparisonInput& input : inputs_->all()) {
@@ -359,7 +363,7 @@ std::string Checker::remedy(const Round& round) const {
                std::regex_match(round.layer, std::regex(layer.pattern));
       });
   if (asked != options_.passes.precision.layers.end())
-    return fmt::format("{}, which --layer-precision {}={} asked for: leave that out", where,
+    return fmt::format("{}, which --layer-precision {}={} requests: leave that out", where,
                        asked->pattern, to_string(asked->precision));
   if (is_in_vain_)
     return where +
@@ -382,7 +386,9 @@ std::string Checker::sentence(const Round& round) const {
   return fmt::format("{} ({}); {}", how, round.input, remedy(round));
 }
 
-void Checker::run(EngineFile& file, SelfCheckReport& report) {
+void Checker::run(CheckedBuild& made) {
+  EngineFile& file = made.file;
+  SelfCheckReport& report = made.check;
   std::optional<EngineFile> stand_in;
   if (stands_in_) stand_in = build_lower();
   open();
@@ -413,6 +419,7 @@ void Checker::run(EngineFile& file, SelfCheckReport& report) {
   GraphBuildOptions again = options_;
   again.passes.precision = precision_;
   file = build(model_.clone(), again);
+  made.precision = precision_;
 }
 
 }  // namespace
@@ -420,15 +427,15 @@ void Checker::run(EngineFile& file, SelfCheckReport& report) {
 CheckedBuild build_checked(Graph graph, const GraphBuildOptions& options,
                            const SelfCheckOptions& check) {
   if (!check.run || !is_lower(options.passes.precision))
-    return {build(std::move(graph), options), {}};
+    return {build(std::move(graph), options), {}, options.passes.precision};
   const std::string target = target_that_runs(options);
   F32Build f32(options, target.empty() ? "cpu" : target);
-  CheckedBuild made{build(graph.clone(), f32.watched()), {}};
+  CheckedBuild made{build(graph.clone(), f32.watched()), {}, options.passes.precision};
   SelfCheckReport& report = made.check;
   options.progress("comparing with f32");
   const auto start = Clock::now();
   try {
-    Checker(graph, options, check, f32).run(made.file, report);
+    Checker(graph, options, check, f32).run(made);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kCancelled) throw;
     report.outcome = fmt::format("it was not compared with f32: {}", error.what());

@@ -16,6 +16,7 @@ inline constexpr size_t kMostCheckedSamples = 4;
 struct CheckedBuild {
   EngineFile file;
   SelfCheckReport check;
+  PrecisionOptions precision;  // of the file: with the layers that went back to f32
 };
 
 // build(), and then the check if a precision below f32 was asked for. The report and the plans'

@@ -25,8 +25,13 @@ namespace {
 class LayerEmitter {
  public:
   LayerEmitter(const Graph& graph, std::span<const Place> places, Plan& plan, SlotTable& slots,
-               StepEmitter& steps)
-      : graph_(graph), places_(places), plan_(plan), slots_(slots), steps_(steps) {}
+               StepEmitter& steps, bool copies_parts)
+      : graph_(graph),
+        places_(places),
+        plan_(plan),
+        slots_(slots),
+        steps_(steps),
+        copies_parts_(copies_parts) {}
 
   void emit_layers();
   // Outputs that are inputs, constants, or outputs already.
@@ -48,6 +53,7 @@ class LayerEmitter {
   Plan& plan_;
   SlotTable& slots_;
   StepEmitter& steps_;
+  bool copies_parts_;
   std::optional<Readers> readers_;
   std::vector<std::string> unsupported_;
 };
@@ -55,6 +61,7 @@ class LayerEmitter {
 bool LayerEmitter::emit_view(LayerId id) {
   const Layer& layer = graph_.layer(id);
   if (layer.outputs.size() != 1 || layer.inputs.empty()) return false;
+  if (copies_parts_ && std::holds_alternative<Slice>(layer.op)) return false;
   const ValueId input = layer.inputs[0], value = layer.outputs[0];
   if (slots_.inside(value)) return false;
   const size_t home = steps_.place_of(input);
@@ -135,7 +142,7 @@ void LayerEmitter::emit_kernel(const Layer& layer, size_t place, Layout preferre
     return;
   }
   if (!best.entry || (chosen.entry && best.refused.size() >= chosen.refused.size())) {
-    if (!data_dependent) steps_.choose_by_time(layer, actual, place, chosen);
+    if (!data_dependent) steps_.ask_chooser(layer, actual, place, chosen);
     return steps_.add(layer, std::move(chosen), place, std::move(inputs), std::move(outputs));
   }
   const LayerOperands operands =
@@ -166,7 +173,7 @@ void LayerEmitter::emit_with_copies(const Layer& layer, size_t place, const Laid
     outputs[i] = own;
   }
   LaidOutChoice chosen = steps_.choose(layer, operands, place);
-  steps_.choose_by_time(layer, operands, place, chosen);
+  steps_.ask_chooser(layer, operands, place, chosen);
   steps_.add(layer, std::move(chosen), place, std::move(inputs), std::move(outputs));
   for (const auto& [from, to] : after) steps_.add_copy(from, to, slots_[from].name);
 }
@@ -201,9 +208,9 @@ void LayerEmitter::emit_layers() {
   };
   const Layouts layouts = choose_layouts(graph_, places_, is_late);
   readers_.emplace(graph_, places_, layouts);
-  ValuePlacement placement =
-      place_values({graph_, places_, layouts, *readers_, is_late,
-                    [&](ValueId value) { return slots_.direct_output(value).has_value(); }});
+  ValuePlacement placement = place_values(
+      {graph_, places_, layouts, *readers_, is_late,
+       [&](ValueId value) { return slots_.direct_output(value).has_value(); }, copies_parts_});
   std::ranges::move(placement.decisions, std::back_inserter(plan_.decisions));
   slots_.set_layouts(layouts, std::move(placement));
   for (const LayerId id : graph_.order()) emit_layer(id, layouts.of_layer[static_cast<size_t>(id)]);
@@ -223,26 +230,27 @@ void LayerEmitter::emit_missing_outputs() {
 
 // outside: of a body, the symbols that are solvable in the outer graph.
 Plan emit_graph(const Graph& graph, std::span<const Place> places, WeightPool& weights,
-                KernelTimer* timer, std::vector<bool> outside) {
+                const EmitOptions& options, std::vector<bool> outside) {
   Plan plan;
   plan.target = places[0].device->target();
   for (const Place& place : places) plan.devices.push_back(place.device->target());
   plan.name = graph.name;
   SlotTable slots(graph, places, plan, std::move(outside));
-  StepEmitter steps(graph, places, plan, slots, timer);
-  LayerEmitter layers(graph, places, plan, slots, steps);
+  StepEmitter steps(graph, places, plan, slots, options.chooser);
+  LayerEmitter layers(graph, places, plan, slots, steps, options.copies_parts);
   slots.add_ports();
   layers.emit_layers();
   layers.emit_missing_outputs();
   slots.pool_constants(weights);
   // The context runs bodies, on the CPU.
   for (const Graph& body : graph.bodies())
-    plan.bodies.push_back(emit_graph(body, places.last(1), weights, timer, slots.solvable()));
+    plan.bodies.push_back(emit_graph(body, places.last(1), weights, options, slots.solvable()));
   plan.sizes = std::make_shared<const SizeTable>(graph.sizes());
   check_slot_sizes(plan);
   share_in_place(plan);
   place_arena(plan);
-  if (steps.has_device_kernels()) plan.code = places[0].device->prepare_code({});
+  if (options.makes_code && steps.has_device_kernels())
+    plan.code = places[0].device->prepare_code({});
   return plan;
 }
 
@@ -257,8 +265,8 @@ void share_sizes(Plan& plan) {
 }  // namespace
 
 Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights,
-          KernelTimer* timer) {
-  Plan plan = emit_graph(graph, places, weights, timer, {});
+          const EmitOptions& options) {
+  Plan plan = emit_graph(graph, places, weights, options, {});
   share_sizes(plan);
   return plan;
 }

@@ -55,6 +55,29 @@ Request request_of(const Graph& graph, const Layer& layer, const LayerOperands& 
           .tactic = {}};
 }
 
+namespace {
+
+// As first_accepting(), with the fast kernels in reverse order, and then the CPU's reference.
+const KernelEntry* most_general_accepting(
+    const Place& place, size_t op, const std::function<std::string(const KernelEntry&)>& refusal,
+    std::vector<std::pair<std::string_view, std::string>>& refused) {
+  std::vector<const KernelEntry*> order;
+  for (const KernelFamily family : place.backend->families)
+    for (const KernelEntry& entry : family())
+      if (entry.op == op && entry.source == KernelSource::kOwn) order.push_back(&entry);
+  const bool has_reference = !order.empty() && is_reference(*place.backend, *order.back());
+  std::reverse(order.begin(), order.end() - (has_reference ? 1 : 0));
+  for (const KernelEntry* entry : order) {
+    const std::string_view left_out = why_left_out(*entry, place.kernels);
+    std::string reason = left_out.empty() ? refusal(*entry) : std::string(left_out);
+    if (reason.empty()) return entry;
+    refused.emplace_back(entry->name, std::move(reason));
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 LaidOutChoice choose_kernel(const Place& place, const Request& request, FreeInputs free) {
   LaidOutChoice choice;
   const auto make = [&](const KernelEntry& entry) {
@@ -65,8 +88,10 @@ LaidOutChoice choose_kernel(const Place& place, const Request& request, FreeInpu
     }
     return laid_out.made.reason();
   };
-  choice.entry =
-      first_accepting(*place.backend, request.op.index(), place.kernels, make, choice.refused);
+  const size_t op = request.op.index();
+  choice.entry = place.general_first
+                     ? most_general_accepting(place, op, make, choice.refused)
+                     : first_accepting(*place.backend, op, place.kernels, make, choice.refused);
   return choice;
 }
 

@@ -32,6 +32,8 @@ struct Place {
   const Backend* backend;
   Device* device;
   KernelOptions kernels = {};
+  // Fast kernels are asked from the last of the table on, which is the most general one.
+  bool general_first = false;
 };
 // Its best kernel for the layer, with inputs laid out as it asks for.
 struct LaidOutChoice : KernelChoice {

@@ -1,5 +1,5 @@
-// Whether a batch may run in parts (engine/run/batch_split.h), which the plan records. A plan for a
-// fixed batch gets a symbol in place of the number of rows for that.
+// Whether a batch may run in parts (engine/run/context/batch_split.h), which the plan records. A
+// plan for a fixed batch gets a symbol in place of the number of rows for that.
 #pragma once
 #include "anneal/core/result.h"
 #include "anneal/engine/plan.h"

@@ -29,11 +29,12 @@ class Placer {
     for (auto id = order.rbegin(); id != order.rend(); ++id) {
       const Layer& layer = graph_.layer(*id);
       if (layer.outputs.size() != 1 || !layer.epilogues.empty()) continue;
-      if (std::holds_alternative<Concat>(layer.op))
-        place_operands(*id, layer);
-      else if (std::holds_alternative<Reshape>(layer.op) ||
-               std::holds_alternative<Transpose>(layer.op))
+      if (std::holds_alternative<Concat>(layer.op)) {
+        if (!question_.copies_parts) place_operands(*id, layer);
+      } else if (std::holds_alternative<Reshape>(layer.op) ||
+                 std::holds_alternative<Transpose>(layer.op)) {
         place_source(*id, layer);
+      }
     }
     for (const LayerId id : order) look_at(id);
     std::reverse(placement_.decisions.begin(), placement_.decisions.end());
@@ -72,7 +73,7 @@ class Placer {
     const Value& info = graph_.value(value);
     if (info.constant) return "is a constant";
     if (info.producer == LayerId::kNone) return "is an input";
-    if (placement_.inside.contains(value)) return "lies in another result already";
+    if (placement_.inside.contains(value)) return "is part of another result already";
     if (question_.is_direct(value)) return "is an output of the model";
     if (question_.late(value)) return "has a size that depends on values";
     if (info.fact.elements) return "decides shapes";
@@ -102,8 +103,7 @@ class Placer {
                               ? std::nullopt
                               : operand_within(graph_, layer, 0, strides);
       if (!within || depth >= kMostNested)
-        return fmt::format("is made by {} \"{}\", which only looks at other memory",
-                           to_string(layer.op), layer.name);
+        return fmt::format("is a view made by {} \"{}\"", to_string(layer.op), layer.name);
       if (wanted == WriterRequirement::kAnyKernel) return {};
       std::string why_not = why_not_placed(layer.inputs[0], place_of(id));
       if (!why_not.empty()) return why_not;
@@ -132,7 +132,7 @@ class Placer {
     const KernelChoice best = choose();
     const bool same_runs =
         unit_axis(operand.type.shape, ideal) == unit_axis(operand.type.shape, strides);
-    if (keep_runs && !same_runs) return "its runs of elements would be torn apart";
+    if (keep_runs && !same_runs) return "its contiguous elements would be split";
     operand.strides = strides;
     const KernelChoice chosen = choose();
     if (!chosen.entry)
@@ -197,7 +197,9 @@ class Placer {
     if (!fixed && readers_take(id, strides_of_value(source)).empty()) return;
     const auto wanted = fixed ? WriterRequirement::kAnyKernel : WriterRequirement::kNoCopy;
     if (try_place(id, 0, wanted).empty())
-      note(layer, fmt::format("\"{}\" is written as its output lies", graph_.value(source).name),
+      note(layer,
+           fmt::format("\"{}\" is written with the strides of its output",
+                       graph_.value(source).name),
            false, saving_of(graph_, source));
   }
 
@@ -207,6 +209,7 @@ class Placer {
     if (!is_view_op(layer.op) || layer.outputs.size() != 1 || layer.inputs.empty() ||
         layer.inputs[0] == ValueId::kNone)
       return;
+    if (question_.copies_parts && std::holds_alternative<Slice>(layer.op)) return;
     const ValueId source = layer.inputs[0], output = layer.outputs[0];
     if (placement_.inside.contains(source) && placement_.inside[source].by == id) return;
     if (placement_.inside.contains(output) || is_port(output) || question_.late(source) ||

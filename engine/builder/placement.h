@@ -38,6 +38,7 @@ struct PlacementQuestion {
   const Readers& readers;
   std::function<bool(ValueId)> late;       // its size depends on values
   std::function<bool(ValueId)> is_direct;  // a graph output that is written straight to its port
+  bool copies_parts = false;               // the operands of a Concat, and slices, stay apart
 };
 ValuePlacement place_values(const PlacementQuestion& question);
 

@@ -35,13 +35,12 @@ void SlotTable::add_ports() {
     plan_.inputs.push_back(slot);
     if (!info.default_value) continue;
     if (!may_be(info.type(), info.default_value->dims())) {
-      plan_.decisions.push_back(
-          {std::string(kNoDefaultValue), info.name,
-           fmt::format("its default value of shape {} is left out: the engine takes {}, so each "
-                       "run has to set it",
-                       to_string(info.default_value->dims()),
-                       graph_.sizes().text(info.type().shape)),
-           true});
+      plan_.decisions.push_back({std::string(kNoDefaultValue), info.name,
+                                 fmt::format("its default value of shape {} is dropped: the engine "
+                                             "accepts {}, so every run must set the input",
+                                             to_string(info.default_value->dims()),
+                                             graph_.sizes().text(info.type().shape)),
+                                 true});
       continue;
     }
     plan_.input_defaults.resize(graph_.inputs().size(), kNoDefault);

@@ -94,12 +94,12 @@ void StepEmitter::store_constants(const Layer& layer, const LaidOutChoice& chose
   }
 }
 
-void StepEmitter::choose_by_time(const Layer& layer, const LayerOperands& operands, size_t place,
-                                 KernelChoice& chosen) {
-  if (timer_ == nullptr || place != slots_.host()) return;
-  if (auto decision = timer_->choose(*places_[place].backend,
-                                     request_of(graph_, layer, operands, *places_[place].device),
-                                     layer.name, chosen))
+void StepEmitter::ask_chooser(const Layer& layer, const LayerOperands& operands, size_t place,
+                              KernelChoice& chosen) {
+  if (chooser_ == nullptr || place != slots_.host()) return;
+  if (auto decision = chooser_->choose(*places_[place].backend,
+                                       request_of(graph_, layer, operands, *places_[place].device),
+                                       layer.name, chosen))
     plan_.decisions.push_back(std::move(*decision));
 }
 
@@ -121,7 +121,9 @@ void StepEmitter::add(const Layer& layer, LaidOutChoice chosen, size_t place,
                          .op_input_count = static_cast<uint32_t>(layer.op_input_count),
                          .inputs = std::move(inputs),
                          .outputs = std::move(outputs),
-                         .tactic = chosen.kernel->tactic()});
+                         .tactic = chosen.kernel->tactic(),
+                         .runner_up = std::string(chosen.runner_up ? chosen.runner_up->name : ""),
+                         .runner_up_tactic = std::move(chosen.runner_up_tactic)});
   if (place != slots_.host()) kernels_.push_back(std::move(chosen.kernel));
 }
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "anneal/engine/builder/kernel_timer.h"
 #include "anneal/engine/builder/layout.h"
+#include "anneal/engine/builder/replay/kernel_chooser.h"
 #include "anneal/engine/builder/slot_table.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/graph.h"
@@ -18,10 +18,10 @@ namespace anneal {
 
 class StepEmitter {
  public:
-  // timer: null: the order of the kernels' table decides.
+  // chooser: null: the order of the kernels' table decides.
   StepEmitter(const Graph& graph, std::span<const Place> places, Plan& plan, SlotTable& slots,
-              KernelTimer* timer)
-      : graph_(graph), places_(places), plan_(plan), slots_(slots), timer_(timer) {}
+              KernelChooser* chooser)
+      : graph_(graph), places_(places), plan_(plan), slots_(slots), chooser_(chooser) {}
 
   // The slot from which a layer on the place reads the value: a constant, a copy from another
   // place, or sizes that the run time computes, is added when it is read first.
@@ -35,9 +35,9 @@ class StepEmitter {
                        FreeInputs free = FreeInputs::kConstants) const {
     return choose_kernel(places_[place], graph_, layer, operands, free);
   }
-  // Among the CPU's kernels that accept the operands without copies.
-  void choose_by_time(const Layer& layer, const LayerOperands& operands, size_t place,
-                      KernelChoice& chosen);
+  // Asks the chooser for one of the CPU's kernels that accept the operands without copies.
+  void ask_chooser(const Layer& layer, const LayerOperands& operands, size_t place,
+                   KernelChoice& chosen);
 
   void add(const Layer& layer, LaidOutChoice chosen, size_t place, std::vector<uint32_t> inputs,
            std::vector<uint32_t> outputs);
@@ -65,7 +65,7 @@ class StepEmitter {
   std::span<const Place> places_;
   Plan& plan_;
   SlotTable& slots_;
-  KernelTimer* timer_;
+  KernelChooser* chooser_;
   std::unordered_map<std::string, uint32_t> copies_;  // by slot and strides
   std::vector<std::unique_ptr<Kernel>> kernels_;      // their code becomes the plan's
 };

@@ -57,9 +57,12 @@ uint64_t StoredConstants::add(const Tensor& constant, const Dims& strides) {
 void StoredConstants::pool(Plan& plan, WeightPool& weights) const {
   drop_unread_weights(plan);
   for (Slot& slot : plan.slots)
-    if (slot.storage == Storage::kWeight) slot.offset = weights.add(constants_[slot.offset]);
-  for (uint32_t& value : plan.input_defaults)
-    if (value != kNoDefault) value = static_cast<uint32_t>(weights.add(constants_[value]));
+    if (slot.storage == Storage::kWeight)
+      slot.offset = weights.add(constants_[slot.offset], slot.name);
+  for (size_t i = 0; i < plan.input_defaults.size(); ++i)
+    if (uint32_t& value = plan.input_defaults[i]; value != kNoDefault)
+      value =
+          static_cast<uint32_t>(weights.add(constants_[value], plan.slots[plan.inputs[i]].name));
 }
 
 }  // namespace anneal

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 
@@ -24,7 +26,7 @@ std::optional<std::vector<Type>> output_types(const Graph& graph, const NewLayer
       continue;
     }
     const Tensor* constant = graph.constant(id);
-    if (constant) values.push_back(constant->view());
+    if (constant) values.push_back(kernel_view(*constant));
     inputs.push_back({&graph.value(id).fact, constant ? &values.back() : nullptr});
   }
   std::vector<Type> types;
@@ -53,8 +55,9 @@ std::string refusal_of(const Place& place, const Graph& graph, const NewLayer& l
                                                 .device = *place.device,
                                                 .tactic = {}},
                                                FreeInputs::kAll);
-    if (chosen.entry && !is_reference(*place.backend, *chosen.entry)) return {};
-    why_not = refusals_text(chosen);
+    const bool is_own = chosen.entry && !is_reference(*place.backend, *chosen.entry);
+    if (is_own && !chosen.entry->is_fallback) return {};
+    why_not = is_own ? fmt::format("; {} is slow", chosen.entry->name) : refusals_text(chosen);
   }
   return place.device->target() + why_not;
 }
@@ -89,6 +92,26 @@ std::vector<Precision> fast_precisions(const std::string& name) {
   if (target.native.bf16) precisions.push_back(Precision::kBF16);
   if (target.is_cuda || cpu_has_vnni(*target.devices[0])) precisions.push_back(Precision::kI8);
   return precisions;
+}
+
+PrecisionOptions resolved_precision(const BuildOptions& options) {
+  if (std::ranges::count(options.targets, kReferenceTarget) != 0) return {};
+  PrecisionOptions precision = options.precision;
+  if (!std::exchange(precision.best, false)) return precision;
+  const auto is_fast = [&](Precision each) {
+    return std::ranges::all_of(options.targets, [&](const std::string& target) {
+      return std::ranges::count(fast_precisions(target), each) != 0;
+    });
+  };
+  const bool has_ranges = precision.ranges || options.calibration.samples;
+  if (has_ranges && is_fast(Precision::kI8)) precision.types.insert(Precision::kI8);
+  if (precision.allows_half()) return precision;
+  for (const Precision half : {Precision::kF16, Precision::kBF16})
+    if (is_fast(half)) {
+      precision.types.insert(half);
+      break;
+    }
+  return precision;
 }
 
 AskTargets ask_targets(std::vector<const Target*> targets) {
