@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <vector>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/version.h"
 #include "anneal/engine/run/c_struct.h"
 #include "anneal/engine/run/engine.h"
@@ -45,28 +47,45 @@ void require(const void* pointer, const char* what) {
   if (!pointer) fail_argument(std::string(what) + " is null");
 }
 
-void require_rank(int32_t rank) {
+// name: of the input or output that it is about.
+void require_rank(int32_t rank, const std::string& name) {
   if (rank < 0 || rank > kMaxRank)
-    fail_argument("a rank of " + std::to_string(rank) + "; tensors have 0 to 8 axes");
+    throw Error(ErrorCode::kInvalidArgument,
+                "a rank of " + std::to_string(rank) + "; tensors have 0 to 8 axes", name);
 }
 
 Dims c_dims(const int64_t* dims, int32_t rank) {
   return Dims(std::span<const int64_t>(dims, static_cast<size_t>(rank)));
 }
 
-TensorView view_of(const anneal_tensor* given) {
+// Of an enumeration whose value the caller may have set to anything.
+template <class Enumeration>
+int32_t number_of(const Enumeration& field) {
+  int32_t number;
+  static_assert(sizeof(number) == sizeof(field));
+  std::memcpy(&number, &field, sizeof(number));
+  return number;
+}
+
+// name: of the input or output that the tensor is for.
+TensorView view_of(const anneal_tensor* given, const std::string& name) {
   const anneal_tensor tensor = ANNEAL_READ(anneal_tensor, given);
-  require_rank(tensor.rank);
-  if (tensor.dtype < ANNEAL_F32 || tensor.dtype > ANNEAL_BOOL)
-    fail_argument("the tensor has an unknown element type");
-  if (tensor.memory < ANNEAL_HOST || tensor.memory > ANNEAL_CUDA)
-    fail_argument("the tensor has an unknown kind of memory");
+  require_rank(tensor.rank, name);
   const Dims dims = c_dims(tensor.dims, tensor.rank);
-  return {static_cast<DataType>(tensor.dtype),
+  const auto refuse = [&](const char* what, int32_t value) {
+    throw Error(
+        ErrorCode::kInvalidArgument,
+        "the tensor for \"" + name + "\" has an unknown " + what + ", " + std::to_string(value),
+        name, dims.span());
+  };
+  const int32_t dtype = number_of(tensor.dtype), memory = number_of(tensor.memory);
+  if (dtype < ANNEAL_F32 || dtype > ANNEAL_BOOL) refuse("dtype", dtype);
+  if (memory < ANNEAL_HOST || memory > ANNEAL_CUDA) refuse("kind of memory", memory);
+  return {static_cast<DataType>(dtype),
           dims,
           tensor.has_strides ? c_dims(tensor.strides, tensor.rank) : row_major_strides(dims),
           static_cast<std::byte*>(tensor.data),
-          {static_cast<MemoryKind>(tensor.memory), tensor.memory_device}};
+          {static_cast<MemoryKind>(memory), tensor.memory_device}};
 }
 
 anneal_tensor tensor_of(const TensorView& view) {
@@ -114,6 +133,32 @@ std::vector<const char*> c_strings(std::span<const std::string> texts) {
   return result;
 }
 
+class CAllocator final : public Allocator {
+ public:
+  using Allocate = decltype(anneal_engine_options::allocate);
+  using Release = decltype(anneal_engine_options::release);
+  CAllocator(Allocate allocate, Release release, void* argument)
+      : allocate_(allocate), release_(release), argument_(argument) {}
+  void* allocate(size_t bytes, size_t alignment) override {
+    return allocate_(argument_, bytes, alignment);
+  }
+  void release(void* memory, size_t bytes) override { release_(argument_, memory, bytes); }
+
+ private:
+  const Allocate allocate_;
+  const Release release_;
+  void* const argument_;
+};
+
+// Null if there are no functions.
+std::shared_ptr<Allocator> allocator_of(CAllocator::Allocate allocate, CAllocator::Release release,
+                                        void* argument, const char* names) {
+  if ((allocate == nullptr) != (release == nullptr))
+    fail_argument(std::string(names) + " must both be set, or neither");
+  if (allocate == nullptr) return nullptr;
+  return std::make_shared<CAllocator>(allocate, release, argument);
+}
+
 EngineOptions engine_options_of(const anneal_engine_options* given) {
   if (given == nullptr) return {};
   const auto known = ANNEAL_READ(anneal_engine_options, given);
@@ -121,6 +166,13 @@ EngineOptions engine_options_of(const anneal_engine_options* given) {
   if (known.device != nullptr) options.device = known.device;
   options.map = known.read_all == 0;
   options.threads = known.threads;
+  options.libraries = library_paths(known.libraries, known.library_count);
+  options.allocator =
+      allocator_of(known.allocate, known.release, known.allocator_argument, "allocate and release");
+  options.gpu_allocator = allocator_of(known.gpu_allocate, known.gpu_release,
+                                       known.allocator_argument, "gpu_allocate and gpu_release");
+  options.log = log_sink(known.log, known.log_argument);
+  if (known.weights != nullptr) options.weights = known.weights;
   return options;
 }
 
@@ -132,6 +184,10 @@ ContextOptions context_options_of(const anneal_context_options* given) {
   options.spin = known.spin != 0;
   options.max_memory = known.max_memory;
   options.micro_batch = known.micro_batch;
+  if (known.profile < 0 || known.profile > std::numeric_limits<int>::max())
+    fail(ErrorCode::kInvalidArgument, "profile is " + std::to_string(known.profile) +
+                                          ": give 0, or the index of a profile plus 1");
+  options.profile = static_cast<int>(known.profile) - 1;
   if (known.shape_cache_size != 0) options.shape_cache_size = known.shape_cache_size;
   options.prewarm_profiles = known.no_prewarm == 0;
   return options;
@@ -230,7 +286,7 @@ anneal_code anneal_context_set_input(anneal_context* context, const char* name,
     if (memory == nullptr)
       context->context.clear_input(name);
     else
-      context->context.set_input(name, anneal::view_of(memory));
+      context->context.set_input(name, anneal::view_of(memory, name));
   });
 }
 
@@ -239,8 +295,8 @@ anneal_code anneal_context_set_output(anneal_context* context, const char* name,
   return guarded(error, [&] {
     require(context, "context");
     require(name, "name");
-    require(memory, "memory");
-    context->context.set_output(name, anneal::view_of(memory));
+    context->context.set_output(
+        name, memory == nullptr ? anneal::TensorView() : anneal::view_of(memory, name));
   });
 }
 
@@ -255,7 +311,7 @@ anneal_code anneal_context_prepare(anneal_context* context, const anneal_input_s
       const auto shape =
           ANNEAL_READ(anneal_input_shape, anneal::element_of(inputs, "anneal_input_shape", i));
       require(shape.name, "the name of a shape");
-      anneal::require_rank(shape.rank);
+      anneal::require_rank(shape.rank, shape.name);
       shapes.push_back({shape.name, anneal::c_dims(shape.dims, shape.rank)});
     }
     context->context.prepare(shapes);

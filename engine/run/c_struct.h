@@ -10,7 +10,9 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
+#include "anneal/core/application/hooks.h"
 #include "anneal/core/error.h"
 #include "anneal/engine/run/c_api.h"
 
@@ -70,12 +72,32 @@ Struct* element_of(Struct* first, const char* name, int32_t index) {
                                    checked_size(first, name) * static_cast<uint64_t>(index));
 }
 
+// The paths of an options struct.
+inline std::vector<std::string> library_paths(const char* const* paths, uint64_t count) {
+  if (count > 0 && !paths) throw Error(ErrorCode::kInvalidArgument, "libraries is null");
+  std::vector<std::string> result;
+  for (uint64_t i = 0; i < count; ++i) {
+    if (!paths[i]) throw Error(ErrorCode::kInvalidArgument, "a path of libraries is null");
+    result.emplace_back(paths[i]);
+  }
+  return result;
+}
+
+// Empty if log is null.
+inline LogSink log_sink(anneal_log log, void* argument) {
+  if (!log) return {};
+  return [log, argument](Severity severity, std::string_view text) {
+    log(argument, static_cast<anneal_severity>(severity), std::string(text).c_str());
+  };
+}
+
+static_assert(ANNEAL_WARNING == static_cast<int>(Severity::kWarning));
 static_assert(ANNEAL_INVALID_MODEL == static_cast<int>(ErrorCode::kInvalidModel) + 1 &&
               ANNEAL_CANCELLED == static_cast<int>(ErrorCode::kCancelled) + 1 &&
               ANNEAL_CANNOT_WRITE == static_cast<int>(ErrorCode::kCannotWrite) + 1);
 
-// Fills what the program's struct has of an error, and returns its code. A struct without a valid
-// size is left as it is.
+// Fills the fields that the program's struct has, and returns the code. A struct without a valid
+// size is not written.
 inline anneal_code report_error(anneal_error* error, ErrorCode failed, std::string_view message,
                                 const Error* failure = nullptr) noexcept {
   const auto code = static_cast<anneal_code>(static_cast<int>(failed) + 1);
@@ -94,6 +116,10 @@ inline anneal_code report_error(anneal_error* error, ErrorCode failed, std::stri
     std::ranges::copy(failure->dims(), filled.dims);
   }
   write_struct(error, filled, "anneal_error");
+  // A text that the program's struct has in part ends there.
+  for (const size_t begin : {offsetof(anneal_error, port), offsetof(anneal_error, message)})
+    if (const size_t end = error->size; end > begin && end < sizeof(anneal_error))
+      reinterpret_cast<char*>(error)[end - 1] = 0;
   return code;
 }
 

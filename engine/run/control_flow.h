@@ -12,7 +12,7 @@ namespace anneal {
 
 class PlanRun;
 
-// What a body gives is written where it belongs straight away if its dims are known before it runs,
+// The results of a body are written to their final place if their dims are known before it runs,
 // else copied there.
 class ControlFlow {
  public:
@@ -24,7 +24,7 @@ class ControlFlow {
   size_t bytes() const;                     // of values between iterations
 
  private:
-  // What a Loop or Scan keeps from iteration to iteration.
+  // The state of a Loop or Scan between iterations.
   struct Iteration {
     int64_t number = 0;
     bool condition = true;

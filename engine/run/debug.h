@@ -12,18 +12,16 @@
 namespace anneal {
 
 struct DebugOptions {
-  // Of EngineOptions. On devices other than the CPU, each activation and each weight has an
-  // allocation of its own, between red zones of red_zone bytes (rounded up to 256; more than 1 GiB
-  // fail with kInvalidArgument). The zones are checked after each run, or after each step with
-  // synchronous_steps. A changed zone fails the run with kInternal, naming the tensor and the steps
-  // that use it. Weights are shared, so a change is reported by the first context that checks,
-  // which may not have made it. Kernels for GPUs have no workspace, so no workspace has a zone. The
-  // emulated device finds every access beyond a tensor by itself, and compute-sanitizer does so if
-  // red_zone is 0. Slower, and takes more memory.
+  // Read by Engine::load(). On a GPU each activation and each weight gets an allocation of its own,
+  // between red zones of red_zone bytes (rounded up to 256; above 1 GiB fails with
+  // kInvalidArgument), checked after each run, or after each step with synchronous_steps. A changed
+  // zone fails the run with kInternal, naming the tensor and the steps that use it. Weights are
+  // shared: the first context that checks reports a change, also one by another context. Workspaces
+  // have no zones. Slower, and takes more memory (docs/gpu.md).
   bool separate_slots = false;
   size_t red_zone = 256;
-  // Of ContextOptions. A device other than the CPU finishes each step before the next, so that an
-  // error names the step that failed instead of the steps that were in flight. Slower.
+  // Read by the context. A GPU finishes each step before the next one starts, so that an error
+  // names the step that failed instead of all steps in flight. Slower.
   bool synchronous_steps = false;
 };
 
@@ -38,15 +36,15 @@ struct Observation {
   std::string_view name;  // of the value in the model
   // Empty before the first step: an input of a body, or a view of an input or a weight.
   std::string_view step, kernel;
-  TensorView value;  // valid during the call: its memory is used again
-  // Of a tensor in a body: the loops around it, outermost first; valid during the call.
+  TensorView value;  // valid during the call only: its memory is reused
+  // For a tensor in a body: the enclosing loops, outermost first; valid during the call only.
   std::span<const LoopIteration> iterations = {};
 };
 using Observer = std::function<void(const Observation&)>;
 
-// Calls the observer in every later run of the context; an empty one ends that. Plan, memory and
-// results stay the same. A call that changes the context fails in the observer with
-// kInvalidArgument. An exception of the observer ends the run and leaves it.
+// Sets the observer of the context's later runs; empty: none. Plan, memory and results stay the
+// same. Inside the observer, calls that would change the context fail with kInvalidArgument. An
+// exception of the observer ends the run and is thrown by it.
 void observe(ExecutionContext& context, const Observer& observer);
 
 }  // namespace anneal

@@ -2,10 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "anneal/core/fail.h"
 #include "anneal/engine/run/recorded_steps.h"
 
 namespace anneal {
+namespace {
+
+// Sets of addresses whose recordings are kept for one set of shapes.
+constexpr size_t kMostAddresses = 4;
+
+}  // namespace
 
 void DeviceSteps::run(size_t begin, size_t end, bool may_record, FunctionRef<void(size_t)> launch) {
   const auto put = [&] {
@@ -13,18 +21,19 @@ void DeviceSteps::run(size_t begin, size_t end, bool may_record, FunctionRef<voi
   };
   in_flight_ = {in_flight_ ? in_flight_->first : begin, end - 1};
   if (!may_record || never_recorded_[begin]) return put();
-  std::unique_ptr<Recording>& recording = run_.now->recordings[begin];
-  if (!recording && !run_.now->has_run) return put();
+  RecordedAt& recorded = run_.now->recorded.front();
+  std::unique_ptr<Recording>& recording = recorded.recordings[begin];
+  if (!recording && !recorded.has_run) return put();
   const std::vector<Step>& steps = run_.plan.steps;
   const auto why_not =
       with_context([&] { return in_flight_text(); },
                    [&] { return play_or_put(run_.stream(steps[begin].device), recording, put); });
   if (!why_not) return;
   never_recorded_[begin] = true;
-  remarks_.push_back(fmt::format(
-      "steps \"{}\" to \"{}\" are launched one by one in every run, which takes longer: "
-      "recording them failed: {}",
-      steps[begin].name, steps[end - 1].name, *why_not));
+  remarks_.push_back(
+      fmt::format("steps \"{}\" to \"{}\" are launched one by one in every run, which is slower: "
+                  "capturing a CUDA graph failed: {}",
+                  steps[begin].name, steps[end - 1].name, *why_not));
 }
 
 std::string DeviceSteps::in_flight_text() const {
@@ -43,7 +52,6 @@ void DeviceSteps::wait() {
 }
 
 void DeviceSteps::give_up() {
-  if (!in_flight_) return;
   in_flight_.reset();
   for (size_t i = 0; i < run_.host(); ++i) {
     try {
@@ -56,17 +64,28 @@ void DeviceSteps::give_up() {
 
 void DeviceSteps::check_addresses(const RunMemory& memory) {
   if (run_.host() == 0) return;
-  std::vector<std::byte*>& recorded = run_.now->recorded_addresses;
+  std::vector<RecordedAt>& recorded = run_.now->recorded;
   const size_t slots = run_.slots.size(), count = slots + run_.plan.devices.size();
   const auto address = [&](size_t i) {
     return i < slots ? run_.slots[i].data : memory.workspace(i - slots);
   };
-  bool are_there = recorded.size() == count;
-  for (size_t i = 0; are_there && i < count; ++i) are_there = recorded[i] == address(i);
-  if (are_there) return;
-  for (auto& recording : run_.now->recordings) recording.reset();
-  recorded.clear();
-  for (size_t i = 0; i < count; ++i) recorded.push_back(address(i));
+  const auto are_at = [&](const RecordedAt& at) {
+    for (size_t i = 0; i < count; ++i)
+      if (at.addresses[i] != address(i)) return false;
+    return true;
+  };
+  auto found = std::ranges::find_if(recorded, are_at);
+  if (found == recorded.end()) {
+    if (recorded.size() == kMostAddresses) recorded.pop_back();
+    RecordedAt at{.recordings = std::vector<std::unique_ptr<Recording>>(run_.plan.steps.size())};
+    for (size_t i = 0; i < count; ++i) at.addresses.push_back(address(i));
+    found = recorded.insert(recorded.end(), std::move(at));
+  }
+  std::rotate(recorded.begin(), found, found + 1);
+}
+
+void DeviceSteps::set_has_run() {
+  if (run_.host() != 0) run_.now->recorded.front().has_run = true;
 }
 
 }  // namespace anneal

@@ -17,16 +17,19 @@ class DeviceSteps {
       : run_(run), never_recorded_(run.plan.steps.size()) {}
 
   // Puts steps [begin, end) on their stream by launch(i), or replays their recording. The first run
-  // at its shapes is not recorded: its errors name the step that fails. Nor is one that is watched
-  // (may_record: false), since a recording is of all these steps.
+  // at its shapes and addresses is not recorded: its errors name the step that fails. Nor is one
+  // that is watched (may_record: false), since a recording is of all these steps.
   void run(size_t begin, size_t end, bool may_record, FunctionRef<void(size_t)> launch);
-  // For all steps that were put on streams.
+  // Waits for all steps that were put on streams.
   void wait();
-  // The same after a failed run, whose error is told in place of the device's: memory that steps in
-  // flight use must not go before they are over.
+  // As wait(), after a failed run, whose error is reported instead of the device's: memory of steps
+  // and copies in flight must stay valid until they are done.
   void give_up();
-  // Recordings hold addresses: those that lie elsewhere now are forgotten.
+  // Finds the recordings for the present addresses. Those of few sets of addresses are kept, so
+  // that a caller may swap two buffers from run to run.
   void check_addresses(const RunMemory& memory);
+  void set_has_run();  // at these shapes and addresses
+  void add_remark(std::string remark) { remarks_.push_back(std::move(remark)); }
   std::span<const std::string> remarks() const { return remarks_; }
 
  private:

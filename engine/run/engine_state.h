@@ -10,6 +10,7 @@
 #include "anneal/engine/run/counted_steps.h"
 #include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/memory/held_memory.h"
 #include "anneal/engine/run/memory/separate_slots.h"
 #include "anneal/kernels/kernel.h"
 
@@ -18,7 +19,7 @@ namespace anneal {
 // A plan with its kernels, and so its bodies.
 struct LoadedPlan {
   const Plan* plan = nullptr;  // of the file
-  // One per step; null for what the context does itself: SizeTensor, control flow and transfers.
+  // One per step; null for operations of the context: SizeTensor, control flow and transfers.
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::vector<bool> deferred;  // steps with a late operand: prepared while running
   // Steps whose shapes follow from those of their operands, or are found by their kernels.
@@ -38,20 +39,30 @@ struct Engine::State {
   std::vector<std::unique_ptr<Buffer>> weight_buffers;
   std::optional<size_t> red_zone;                // with DebugOptions::separate_slots
   SeparateWeights separate_weights;              // then instead of weight_buffers
-  std::vector<std::vector<std::byte*>> weights;  // by device and index; null where nobody reads it
-  LoadedPlan plan;
-  std::vector<TensorInfo> inputs, outputs;
+  std::vector<std::vector<std::byte*>> weights;  // by device and index; null: not read there
+  std::vector<LoadedPlan> plans;                 // by profile
+  std::vector<TensorInfo> inputs, outputs;       // of all profiles together
   std::vector<std::string> warnings;
+  LogSink log;  // may be empty
 };
 
-// What the project's own code may do with an engine, and applications may not.
+// Access to an engine for the project's own code only.
 struct EngineInternals {
   static std::shared_ptr<const Engine> make(EngineFile file, const EngineOptions& options,
-                                            ThreadTeam& team);
+                                            ThreadTeam& team, std::vector<std::string> warnings);
   static void load_weights(Engine::State& state);
   static void observe(ExecutionContext& context, const Observer& observer);
   static std::vector<CountedStep> profile(ExecutionContext& context);
-  static const Plan& plan(const Engine& engine) { return *engine.state_->plan.plan; }
+  static const Plan& plan(const Engine& engine, size_t profile) {
+    return *engine.state_->plans.at(profile).plan;
+  }
+  static const LoadedPlan& loaded(const Engine& engine, size_t profile) {
+    return engine.state_->plans.at(profile);
+  }
+  static const Device& device(const Engine& engine) { return *engine.state_->devices.front(); }
+  static size_t profile_count(const Engine& engine) { return engine.state_->plans.size(); }
+  static const Plan& plan(const ExecutionContext& context);
+  static HeldMemory memory(const ExecutionContext& context);
   static std::span<const Tensor> weights(const Engine& engine) {
     return engine.state_->file.weights;
   }

@@ -4,13 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/core/integer.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
+#include "anneal/engine/kernel_library.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/profiles.h"
 #include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/make_engine.h"
@@ -42,16 +45,17 @@ bool runs_on(const std::string& target, const Device& device) {
 
 std::string targets_of(const EngineFile& file) {
   std::string targets;
-  for (const Plan& plan : file.plans) targets += (targets.empty() ? "" : ", ") + plan.target;
+  for (const Plan& plan : file.plans)
+    if (plan.profile == 0) targets += (targets.empty() ? "" : ", ") + plan.target;
   return targets;
 }
 
-// The plan made for this very device; else, of those that it can run, the last one for less than it
-// is, so that a plan for sm_80 serves sm_86; else the first.
-const Plan& choose_plan(const EngineFile& file, const Device& device) {
+// The target of the plans made for this very device; else, of those that it can run, the last one
+// for less than it is, so that a plan for sm_80 serves sm_86; else the first.
+const std::string& choose_target(const EngineFile& file, const Device& device) {
   const Plan* chosen = nullptr;
   for (const Plan& plan : file.plans) {
-    if (plan.target == device.target()) return plan;
+    if (plan.target == device.target()) return plan.target;
     if (!runs_on(plan.target, device)) continue;
     const bool better = chosen && device.kind() == DeviceKind::kCuda &&
                         plan.target.size() == device.target().size() &&
@@ -63,7 +67,7 @@ const Plan& choose_plan(const EngineFile& file, const Device& device) {
          fmt::format("the engine holds plans for {}, and none runs on this device ({}): build it "
                      "for target {}",
                      targets_of(file), device.description(), device.target()));
-  return *chosen;
+  return chosen->target;
 }
 
 // "auto": a GPU if the engine has a plan for one and it is here, else the CPU.
@@ -118,12 +122,65 @@ TensorInfo port_of(const Plan& plan, uint32_t index) {
   return port;
 }
 
+bool is_number(const std::string& text) {
+  return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Takes what another profile allows as well.
+void widen(TensorInfo& port, const TensorInfo& other) {
+  for (int axis = 0; axis < port.dims.rank(); ++axis) {
+    const auto i = static_cast<size_t>(axis);
+    if (port.dims[axis] != other.dims[axis]) port.dims[axis] = -1;
+    if (port.dim_names[i] != other.dim_names[i] && is_number(port.dim_names[i]))
+      port.dim_names[i] = is_number(other.dim_names[i]) ? "?" : other.dim_names[i];
+    port.min_dims[axis] = std::min(port.min_dims[axis], other.min_dims[axis]);
+    port.max_dims[axis] = std::max(port.max_dims[axis], other.max_dims[axis]);
+  }
+}
+
+// For all profiles together.
+std::vector<TensorInfo> ports_of(std::span<const LoadedPlan> plans,
+                                 std::vector<uint32_t> Plan::*ports) {
+  std::vector<TensorInfo> infos;
+  for (const LoadedPlan& loaded : plans) {
+    const std::vector<uint32_t>& slots = loaded.plan->*ports;
+    for (size_t i = 0; i < slots.size(); ++i)
+      if (infos.size() < slots.size())
+        infos.push_back(port_of(*loaded.plan, slots[i]));
+      else
+        widen(infos[i], port_of(*loaded.plan, slots[i]));
+  }
+  return infos;
+}
+
 struct Loading {
   const EngineFile& file;
+  std::map<std::string, Tensor>& packed;  // by key and form: of plans that were loaded before
   std::span<const std::unique_ptr<Device>> devices;
   ThreadTeam& team;
   std::vector<std::string>& remarks;
   bool exact;  // of the outermost plan
+};
+
+// Constants of a step that are in the file, or that another step of the engine has packed.
+class LoadedConstants final : public PackedConstants {
+ public:
+  LoadedConstants(const Loading& loading, std::string key)
+      : packed_(loading.packed), key_(key), file_(loading.file, std::move(key)) {}
+  std::optional<Tensor> find(std::string_view form, size_t bytes) override {
+    if (auto found = file_.find(form, bytes)) return found;
+    const auto found = packed_.find(key_ + std::string(form));
+    if (found == packed_.end() || found->second.bytes().size() != bytes) return std::nullopt;
+    return found->second;
+  }
+  void keep(std::string_view form, const Tensor& packed) override {
+    packed_.emplace(key_ + std::string(form), packed);
+  }
+
+ private:
+  std::map<std::string, Tensor>& packed_;
+  std::string key_;
+  ReadyConstants file_;
 };
 
 // The kernel that the plan names, or why there is none.
@@ -134,7 +191,7 @@ KernelResult make_planned(const Loading& loading, const Plan& plan, const Step& 
   if (!entry || entry->op != step.op.index()) return refuse("this library has no such kernel");
   const StepOperands operands = operands_of(loading.file, plan, step);
   Request request = request_of(plan, step, operands, device, &loading.team);
-  ReadyConstants ready(loading.file, packed_key(plan, step));
+  LoadedConstants ready(loading, packed_key(plan, step));
   request.packed = &ready;
   return entry->make(request);
 }
@@ -142,12 +199,8 @@ KernelResult make_planned(const Loading& loading, const Plan& plan, const Step& 
 // The next best one that takes the same views.
 std::unique_ptr<Kernel> make_other(const Loading& loading, const Plan& plan, const Step& step,
                                    Device& device, const std::string& why) {
-  const StepOperands operands = operands_of(loading.file, plan, step);
-  Request request = request_of(plan, step, operands, device, &loading.team);
-  request.tactic = {};
-  request.ignore_speed_heuristics = false;
-  const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
-  KernelChoice chosen = choose_kernel(backend, request, {.exact = loading.exact});
+  KernelChoice chosen =
+      other_kernel(loading.file, plan, step, device, loading.exact, &loading.team);
   if (!chosen.kernel)
     fail(ErrorCode::kIncompatiblePlan,
          fmt::format("no kernel runs step \"{}\" ({}): {}", step.name, to_string(step.op), why));
@@ -159,10 +212,12 @@ std::unique_ptr<Kernel> make_other(const Loading& loading, const Plan& plan, con
 std::unique_ptr<Kernel> make_kernel(const Loading& loading, const Plan& plan, const Step& step,
                                     Device& device) {
   KernelResult made = make_planned(loading, plan, step, device);
-  auto kernel = made ? *std::move(made) : make_other(loading, plan, step, device, made.reason());
-  if (device.kind() == DeviceKind::kCuda)
-    know_alignments(*kernel, alignments_of(plan, step.inputs), alignments_of(plan, step.outputs));
-  return kernel;
+  if (!made) return make_other(loading, plan, step, device, made.reason());
+  auto kernel = *std::move(made);
+  if (device.kind() != DeviceKind::kCuda) return kernel;
+  const std::string why =
+      know_alignments(*kernel, alignments_of(plan, step.inputs), alignments_of(plan, step.outputs));
+  return why.empty() ? std::move(kernel) : make_other(loading, plan, step, device, why);
 }
 
 // Ascending.
@@ -300,14 +355,32 @@ size_t zone_of(size_t bytes) {
   constexpr size_t kAlignment = 256, kMost = size_t{1} << 30;
   if (bytes > kMost)
     fail(ErrorCode::kInvalidArgument,
-         fmt::format("a red zone of {} bytes; {} are the most", bytes, kMost));
+         fmt::format("red_zone is {} bytes: the maximum is {}", bytes, kMost));
   return align_up(bytes, kAlignment);
+}
+
+FileBytes copied(std::span<const std::byte> bytes, const std::shared_ptr<Allocator>& allocator) {
+  const NewTensor copy =
+      allocate_tensor(DataType::kU8, {static_cast<int64_t>(bytes.size())}, allocator);
+  std::ranges::copy(bytes, copy.data.begin());
+  return {copy.data, std::make_shared<const Tensor>(copy.tensor)};
+}
+
+FileBytes open_bytes(const std::string& path, const EngineOptions& options) {
+  if (options.map) return map_file(path);
+  FileBytes bytes = read_file(path);
+  return options.allocator ? copied(bytes.bytes, options.allocator) : bytes;
+}
+
+WeightsSource open_weights(const EngineOptions& options) {
+  if (options.weights.empty()) return {};
+  return {WeightsSource::kApart, open_bytes(options.weights, options), options.map};
 }
 
 int team_size(const EngineOptions& options) {
   if (options.threads < 0)
     fail(ErrorCode::kInvalidArgument,
-         fmt::format("loading on {} threads; 0 is one per core", options.threads));
+         fmt::format("threads is {}: give 0 (one per core) or more", options.threads));
   return options.threads == 0 ? hardware_threads() : options.threads;
 }
 
@@ -319,9 +392,16 @@ Engine::~Engine() = default;
 std::shared_ptr<const Engine> Engine::load(const std::string& path, const EngineOptions& options) {
   return at_entry([&] {
     ThreadTeam team(team_size(options));
-    EngineFile file = read_engine_file(path, {.map = options.map, .team = &team});
-    return with_context([&] { return fmt::format("while loading engine {}", path); },
-                        [&] { return EngineInternals::make(std::move(file), options, team); });
+    const CustomOperators operators = load_kernel_libraries(options.libraries);
+    return with_context(
+        [&] { return fmt::format("while loading engine {}", path); },
+        [&] {
+          const FileBytes bytes = open_bytes(path, options);
+          EngineFile file = load_engine_file(bytes.bytes, bytes.owner, options.map, &team,
+                                             operators, open_weights(options));
+          return EngineInternals::make(std::move(file), options, team,
+                                       operators_given_twice(operators, Versions::kSame));
+        });
   });
 }
 
@@ -331,19 +411,32 @@ std::shared_ptr<const Engine> Engine::load(std::span<const std::byte> bytes,
   const auto load_bytes = [&] {
     ThreadTeam team(team_size(options));
     if (!owner || reinterpret_cast<uintptr_t>(bytes.data()) % kFileAlignment != 0) {
-      const NewTensor copy = allocate_tensor(DataType::kU8, {static_cast<int64_t>(bytes.size())});
-      std::ranges::copy(bytes, copy.data.begin());
-      bytes = copy.data;
-      owner = std::make_shared<const Tensor>(copy.tensor);
+      FileBytes copy = copied(bytes, options.allocator);
+      bytes = copy.bytes;
+      owner = std::move(copy.owner);
     }
-    return EngineInternals::make(load_engine_file(bytes, owner, false, &team), options, team);
+    const CustomOperators operators = load_kernel_libraries(options.libraries);
+    EngineFile file =
+        load_engine_file(bytes, owner, false, &team, operators, open_weights(options));
+    return EngineInternals::make(std::move(file), options, team,
+                                 operators_given_twice(operators, Versions::kSame));
   };
   return at_entry([&] {
     return with_context([] { return "while loading an engine from memory"; }, load_bytes);
   });
 }
 
-const Plan& plan_of(const Engine& engine) { return EngineInternals::plan(engine); }
+const Plan& plan_of(const Engine& engine, size_t profile) {
+  return EngineInternals::plan(engine, profile);
+}
+
+size_t profile_count(const Engine& engine) { return EngineInternals::profile_count(engine); }
+
+size_t profile_for(const Engine& engine, std::span<const std::optional<Dims>> input_dims) {
+  std::vector<ProfileRange> ranges;
+  for (size_t i = 0; i < profile_count(engine); ++i) ranges.push_back(range_of(plan_of(engine, i)));
+  return choose_profile(ranges, input_dims).value_or(0);
+}
 
 std::span<const Tensor> weights_of(const Engine& engine) {
   return EngineInternals::weights(engine);
@@ -351,17 +444,17 @@ std::span<const Tensor> weights_of(const Engine& engine) {
 
 std::shared_ptr<const Engine> make_engine(EngineFile file, const EngineOptions& options) {
   ThreadTeam team(team_size(options));
-  return EngineInternals::make(std::move(file), options, team);
+  return EngineInternals::make(std::move(file), options, team, {});
 }
 
 void EngineInternals::load_weights(Engine::State& state) {
   const std::vector<Tensor>& weights = state.file.weights;
   std::vector<std::vector<bool>> used(state.devices.size(), std::vector<bool>(weights.size()));
-  mark_weights(*state.plan.plan, 0, used);
+  for (const LoadedPlan& loaded : state.plans) mark_weights(*loaded.plan, 0, used);
   for (size_t i = 0; i < state.devices.size(); ++i) {
     std::vector<std::byte*> places(weights.size());
     if (i + 1 == state.devices.size()) {
-      for (size_t k = 0; k < weights.size(); ++k) places[k] = weights[k].view().data;
+      for (size_t k = 0; k < weights.size(); ++k) places[k] = kernel_view(weights[k]).data;
     } else {
       with_context(
           [] { return "while loading the weights"; },
@@ -381,29 +474,48 @@ void EngineInternals::load_weights(Engine::State& state) {
 }
 
 std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const EngineOptions& options,
-                                                    ThreadTeam& team) {
+                                                    ThreadTeam& team,
+                                                    std::vector<std::string> warnings) {
   auto state = std::make_unique<Engine::State>();
+  state->warnings = std::move(warnings);
   state->file = std::move(file);
   if (options.debug != nullptr && options.debug->separate_slots)
     state->red_zone = zone_of(options.debug->red_zone);
+  state->log = options.log;
   state->devices.push_back(open_device(state->file, options.device, state->warnings));
-  const Plan& plan = choose_plan(state->file, *state->devices[0]);
+  const std::string& target = choose_target(state->file, *state->devices[0]);
+  const Plan& first = *std::ranges::find(state->file.plans, target, &Plan::target);
   const bool on_card = state->devices[0]->kind() == DeviceKind::kCuda;
-  if (plan.devices.size() != (on_card ? 2 : 1))
+  if (first.devices.size() != (on_card ? 2 : 1))
     fail(ErrorCode::kIncompatiblePlan,
-         fmt::format("the plan for {} names {} devices", plan.target, plan.devices.size()));
-  if (on_card) state->devices.push_back(cpu_backend().open(plan.devices[1]));
-  state->plan =
-      load_plan({state->file, state->devices, team, state->warnings, plan.is_exact}, plan, 0);
+         fmt::format("the plan for {} names {} devices", target, first.devices.size()));
+  if (on_card) state->devices.push_back(cpu_backend().open(first.devices[1]));
+  if (options.allocator) use_allocator(*state->devices.back(), options.allocator);
+  if (options.gpu_allocator && on_card)
+    use_gpu_allocator(*state->devices[0], options.gpu_allocator);
+  std::map<std::string, Tensor> packed;
+  for (const Plan& plan : state->file.plans) {
+    if (plan.target != target) continue;
+    state->plans.push_back(load_plan(
+        {state->file, packed, state->devices, team, state->warnings, plan.is_exact}, plan, 0));
+    // Before the kernels of the next plan add their functions, whose code is with that plan.
+    with_context([&] { return fmt::format("while loading the code of the plan for {}", target); },
+                 [&] { state->devices[0]->prepare_code(plan.code); });
+  }
   load_weights(*state);
-  with_context(
-      [&] { return fmt::format("while loading the code of the plan for {}", plan.target); },
-      [&] { state->devices[0]->prepare_code(plan.code); });
-  for (const uint32_t input : plan.inputs) state->inputs.push_back(port_of(plan, input));
-  for (size_t i = 0; i < plan.input_defaults.size(); ++i)
-    if (plan.input_defaults[i] != kNoDefault)
-      state->inputs[i].default_value = state->file.weights[plan.input_defaults[i]];
-  for (const uint32_t output : plan.outputs) state->outputs.push_back(port_of(plan, output));
+  state->inputs = ports_of(state->plans, &Plan::inputs);
+  state->outputs = ports_of(state->plans, &Plan::outputs);
+  // A profile whose sizes exclude a default value has none.
+  for (const LoadedPlan& loaded : state->plans)
+    for (size_t i = 0; i < loaded.plan->input_defaults.size(); ++i)
+      if (const uint32_t value = loaded.plan->input_defaults[i]; value != kNoDefault)
+        state->inputs[i].default_value = state->file.weights[value];
+  if (state->log) {
+    state->log(Severity::kInfo,
+               fmt::format("loaded \"{}\", the plan for {} with {} steps, on {}", first.name,
+                           target, first.steps.size(), state->devices[0]->description()));
+    for (const std::string& warning : state->warnings) state->log(Severity::kWarning, warning);
+  }
   return std::shared_ptr<const Engine>(new Engine(std::move(state)));
 }
 

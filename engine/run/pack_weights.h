@@ -4,8 +4,8 @@
 
 namespace anneal {
 
-// Fills file.packed with what the CPU kernels of its plans make of their weights on this machine,
-// by as many threads as the team has. Plans for instructions that it lacks get none.
+// Fills file.packed with the weights as the CPU kernels of its plans pack them on this machine, by
+// the team's threads. Plans for instructions that the machine lacks get no packed weights.
 void pack_weights(EngineFile& file, ThreadTeam& team);
 
 }  // namespace anneal

@@ -3,19 +3,40 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "anneal/core/fail.h"
 #include "anneal/core/strided_copy.h"
+#include "anneal/engine/memory_planner.h"
 #include "anneal/engine/plan_check.h"
 
 namespace anneal {
+namespace {
+
+// Of equal dims: whether each element has the same offset.
+bool lies_alike(const TensorView& a, const TensorView& b) {
+  for (int axis = 0; axis < a.dims.rank(); ++axis)
+    if (a.dims[axis] > 1 && a.strides[axis] != b.strides[axis]) return false;
+  return true;
+}
+
+}  // namespace
 
 PlanPorts::PlanPorts(RunState& run, RunMemory& memory)
     : run_(run),
       memory_(memory),
       inputs_(run.plan.inputs.size()),
       outputs_(run.plan.outputs.size()),
-      input_dims_(run.plan.inputs.size()) {}
+      input_copies_(run.plan.inputs.size()),
+      output_copies_(run.plan.outputs.size()),
+      input_dims_(run.plan.inputs.size()) {
+  if (run.host() == 0) return;
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    input_copies_[i] = copies_of_input(run.plan, run.plan.inputs[i]);
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    output_copies_[i] = copies_of_output(run.plan, run.plan.outputs[i]);
+}
 
 void PlanPorts::set_input(size_t index, const TensorView& memory) {
   inputs_[index].user = memory;
@@ -27,6 +48,11 @@ void PlanPorts::set_input(size_t index, const TensorView& memory) {
 void PlanPorts::set_output(size_t index, const TensorView& memory) {
   outputs_[index].user = memory;
   outputs_[index].is_set = true;
+  changed_ = true;
+}
+
+void PlanPorts::clear_output(size_t index) {
+  outputs_[index].is_set = false;
   changed_ = true;
 }
 
@@ -43,27 +69,62 @@ void PlanPorts::check_output(size_t index, const TensorView& memory, const Dims&
                      to_string(dims)));
 }
 
-void PlanPorts::place(Port& port, uint32_t slot) {
-  if (is_data_dependent(slot)) return;
-  TensorView& wanted = run_.slots[slot];
-  // Memory that other devices copy from and to keeps its address.
-  port.is_staged = run_.host() != 0 || !port.is_set || port.user.dims != wanted.dims ||
-                   port.user.strides != wanted.strides;
-  if (port.is_staged)
-    memory_.ensure(port.staging, static_cast<size_t>(extent(wanted.dims, wanted.strides)) *
-                                     size_of(wanted.dtype));
-  wanted.data = port.is_staged ? port.staging->data() : port.user.data;
+// Whether the port's slot is the caller's memory.
+bool PlanPorts::stays(const Port& port, const TensorView& wanted, const PortCopies& copies) const {
+  if (!port.is_set || port.user.dims != wanted.dims) return false;
+  if (run_.host() == 0) return port.user.strides == wanted.strides;
+  return port.is_on_gpu() && !copies.is_used_by_cpu;
 }
 
-void PlanPorts::place() {
-  for (size_t i = 0; i < inputs_.size(); ++i) place(inputs_[i], run_.plan.inputs[i]);
+void PlanPorts::place(Port& port, uint32_t slot, const PortCopies& copies, bool may_stay) {
+  if (is_data_dependent(slot)) return;
+  TensorView& wanted = run_.slots[slot];
+  if (port.is_on_gpu() && port.user.dims == wanted.dims)
+    check(lies_alike(port.user, wanted), "the ports of a GPU's plan are row-major");
+  port.is_staged = !may_stay || !stays(port, wanted, copies);
+  if (port.is_staged) memory_.ensure(port.staging, bytes_of(wanted));
+  wanted.data = port.is_staged ? port.staging->data() : port.user.data;
+  if (!port.is_staged || !port.is_on_gpu() || !may_stay || std::exchange(port.is_remarked, true))
+    return;
+  remarks_.push_back(
+      fmt::format("\"{}\" is copied through host memory in every run, which is slower: steps on "
+                  "the CPU use it",
+                  run_.plan.slots[slot].name));
+}
+
+void PlanPorts::place(bool may_stay) {
+  may_stay_ = may_stay;
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    place(inputs_[i], run_.plan.inputs[i], input_copies_[i], may_stay);
   for (size_t i = 0; i < outputs_.size(); ++i) {
     const uint32_t slot = run_.plan.outputs[i];
     if (outputs_[i].is_set && !is_data_dependent(slot))
       check_output(i, outputs_[i].user, run_.slots[slot].dims);
-    place(outputs_[i], slot);
+    place(outputs_[i], slot, output_copies_[i], may_stay);
   }
   changed_ = false;
+}
+
+void PlanPorts::place_copies() {
+  placed_.clear();
+  const auto place_at = [&](const Port& port, const PortCopies& copies) {
+    if (port.is_staged || !port.is_on_gpu() ||
+        reinterpret_cast<uintptr_t>(port.user.data) % kArenaAlignment != 0)
+      return;
+    for (const uint32_t slot : copies.slots) {
+      if (std::ranges::find(placed_, slot) != placed_.end()) continue;
+      run_.slots[slot].data = port.user.data;
+      placed_.push_back(slot);
+    }
+  };
+  for (size_t i = 0; i < inputs_.size(); ++i) place_at(inputs_[i], input_copies_[i]);
+  for (size_t i = 0; i < outputs_.size(); ++i) place_at(outputs_[i], output_copies_[i]);
+}
+
+bool PlanPorts::reads_late() const {
+  return run_.host() != 0 && std::ranges::any_of(inputs_, [](const Port& port) {
+           return port.is_set && !port.is_staged;
+         });
 }
 
 bool PlanPorts::any_staged() const {
@@ -76,14 +137,40 @@ bool PlanPorts::all_inputs_staged() const {
 }
 
 void PlanPorts::copy_in(ThreadTeam& team) const {
-  for (size_t i = 0; i < inputs_.size(); ++i)
-    if (inputs_[i].is_staged) strided_copy(run_.slots[run_.plan.inputs[i]], inputs_[i].user, team);
+  bool is_copying = false;
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const Port& port = inputs_[i];
+    if (!port.is_staged) continue;
+    const TensorView& staged = run_.slots[run_.plan.inputs[i]];
+    if (!port.is_on_gpu()) {
+      strided_copy(staged, port.user, team);
+    } else if (const size_t bytes = bytes_of(staged); bytes != 0) {
+      run_.device(0).copy(staged.data, port.user.data, bytes, run_.stream(0));
+      is_copying = true;
+    }
+  }
+  if (is_copying) run_.stream(0).wait();
 }
 
 void PlanPorts::copy_out(ThreadTeam& team) const {
   for (size_t i = 0; i < outputs_.size(); ++i)
-    if (outputs_[i].is_set && outputs_[i].is_staged)
+    if (outputs_[i].is_set && outputs_[i].is_staged && !outputs_[i].is_on_gpu())
       strided_copy(outputs_[i].user, run_.slots[run_.plan.outputs[i]], team);
+}
+
+bool PlanPorts::has_staged_gpu_outputs() const {
+  return std::ranges::any_of(outputs_,
+                             [](const Port& port) { return port.is_staged && port.is_on_gpu(); });
+}
+
+void PlanPorts::copy_out_to_gpu() const {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (!outputs_[i].is_staged || !outputs_[i].is_on_gpu()) continue;
+    const TensorView& staged = run_.slots[run_.plan.outputs[i]];
+    if (const size_t bytes = bytes_of(staged); bytes != 0)
+      run_.device(0).copy(outputs_[i].user.data, staged.data, bytes, run_.stream(0));
+  }
+  run_.stream(0).wait();
 }
 
 TensorView PlanPorts::output(size_t index) const {

@@ -1,23 +1,29 @@
 // PlanPorts: the memory of a plan's inputs and outputs.
 #pragma once
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "anneal/core/parallel.h"
+#include "anneal/engine/run/port_copies.h"
 #include "anneal/engine/run/run_memory.h"
 
 namespace anneal {
 
 // A port lies in the caller's memory, or in staging memory of the run: where the caller gave none,
-// its strides are not the plan's, or another device copies from or to it.
+// or its strides are not the plan's. In a plan for a GPU it lies in the caller's memory if that is
+// the GPU's and no step of the CPU uses it; then kernels use the memory itself where it is aligned,
+// else a copy. Host memory is staged: a recording must not hold its addresses.
 class PlanPorts {
  public:
   PlanPorts(RunState& run, RunMemory& memory);  // which must outlive it
 
   // Memory must stay until the run is over. Any strides: what differs from the plan's is staged.
+  // Memory of a GPU is that of the plan's first device, dense and row-major.
   void set_input(size_t index, const TensorView& memory);
   // Where output `index` is to be stored; without, in memory of the run.
   void set_output(size_t index, const TensorView& memory);
+  void clear_output(size_t index);
   void clear_outputs();  // all are stored in memory of the run again
   bool has_input(size_t index) const { return inputs_[index].is_set; }
   // Of the inputs set last, or those that swap_input_dims() put in their place.
@@ -26,15 +32,26 @@ class PlanPorts {
   // Fails with kInvalidArgument unless the memory of an output has the dims that it is to have.
   void check_output(size_t index, const TensorView& memory, const Dims& dims) const;
 
-  // Gives the slots of ports their addresses, but for data-dependent ones. REQUIRES: run.now
-  void place();
+  // Gives the slots of ports their addresses, but for data-dependent ones. may_stay: false: all
+  // ports are where the CPU can read them. REQUIRES: run.now
+  void place(bool may_stay);
+  bool may_stay() const { return may_stay_; }  // of the last place()
+  // Moves slots of the GPU that are copies of ports into their memory. REQUIRES: place(), and the
+  // slots have addresses.
+  void place_copies();
   // Whether a port was set since place().
   bool changed() const { return changed_; }
   void set_changed() { changed_ = true; }
   bool any_staged() const;
   bool all_inputs_staged() const;
+  // Whether steps of a GPU read an input in the caller's memory.
+  bool reads_late() const;
   void copy_in(ThreadTeam& team) const;   // staged inputs from the caller's memory
-  void copy_out(ThreadTeam& team) const;  // staged outputs to it
+  void copy_out(ThreadTeam& team) const;  // staged outputs to it, if it is the host's
+  bool has_staged_gpu_outputs() const;
+  void copy_out_to_gpu() const;  // staged outputs to the caller's memory of a GPU, and waits
+  // A sentence for each port of a GPU's memory that is copied through the host, once.
+  std::vector<std::string> take_remarks() { return std::move(remarks_); }
   TensorView output(size_t index) const;
   size_t bytes() const;
 
@@ -42,9 +59,13 @@ class PlanPorts {
   struct Port {
     TensorView user;
     bool is_set = false, is_staged = false;
+    bool is_remarked = false;
     std::unique_ptr<Buffer> staging;
+
+    bool is_on_gpu() const { return is_set && user.place.kind == MemoryKind::kCuda; }
   };
-  void place(Port& port, uint32_t slot);
+  void place(Port& port, uint32_t slot, const PortCopies& copies, bool may_stay);
+  bool stays(const Port& port, const TensorView& wanted, const PortCopies& copies) const;
   bool is_data_dependent(uint32_t slot) const {
     return run_.plan.slots[slot].storage == Storage::kDataDependent;
   }
@@ -52,8 +73,11 @@ class PlanPorts {
   RunState& run_;
   RunMemory& memory_;
   std::vector<Port> inputs_, outputs_;
+  std::vector<PortCopies> input_copies_, output_copies_;  // of a plan for a GPU
+  std::vector<std::string> remarks_;
+  std::vector<uint32_t> placed_;  // by place_copies()
   std::vector<Dims> input_dims_;
-  bool changed_ = true;
+  bool changed_ = true, may_stay_ = true;
 };
 
 }  // namespace anneal

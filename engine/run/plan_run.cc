@@ -22,6 +22,7 @@ std::vector<std::unique_ptr<PlanRun>> body_runs(const LoadedPlan& loaded,
 
 void run_transfer(const RunState& run, const Step& step) {
   const TensorView &from = run.slots[step.inputs[0]], &to = run.slots[step.outputs[0]];
+  if (from.data == to.data) return;  // memory of the caller, which the device uses in place
   const auto bytes = static_cast<size_t>(extent(from.dims, from.strides)) * size_of(from.dtype);
   if (bytes != 0) run.device(step.device).copy(to.data, from.data, bytes, run.stream(step.device));
 }
@@ -83,10 +84,7 @@ BoundShapes* PlanRun::make_bound(const SymbolValues& outer) {
   auto bound = kept_.make(ports_.input_dims(), outer);
   bound->plan = bind_shapes(plan, state_.resources.weights, ports_.input_dims(), outer);
   bound->workspace_bytes.assign(plan.devices.size(), 0);
-  bound->recordings.clear();
-  bound->recordings.resize(plan.steps.size());
-  bound->recorded_addresses.clear();
-  bound->has_run = false;
+  bound->recorded.clear();
   bound->steps.resize(plan.steps.size());
   const std::vector<TensorView>& slots = bound->plan.slots;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
@@ -116,7 +114,8 @@ std::optional<Dims> PlanRun::output_dims(size_t index) const {
 // get their views while running.
 void PlanRun::resolve_pointers() {
   ports_.set_changed();
-  ports_.place();
+  ports_.place(ports_may_stay());
+  for (std::string& remark : ports_.take_remarks()) device_steps_.add_remark(std::move(remark));
   const std::vector<Slot>& planned = state_.plan.slots;
   const std::span<TensorView> slots = state_.slots;
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -126,6 +125,7 @@ void PlanRun::resolve_pointers() {
       slots[i].data =
           state_.resources.weight_data[state_.loaded.first_device + slot.device][slot.offset];
   }
+  ports_.place_copies();
   for (size_t i = 0; i < slots.size(); ++i)
     if (planned[i].storage == Storage::kView)
       slots[i].data = slots[planned[i].base].data + state_.now->plan.offsets[i];
@@ -174,19 +174,23 @@ void PlanRun::run_here(size_t index, ThreadTeam& team) {
 void PlanRun::start(ThreadTeam& team, const std::function<void()>* inputs_read) {
   has_run_ = false;
   with_none_in_flight(device_steps_, [&] {
-    if (ports_.changed()) resolve_pointers();
+    if (ports_.changed() || ports_.may_stay() != ports_may_stay()) resolve_pointers();
     state_.symbols = state_.now->plan.symbols;
     ports_.copy_in(team);
     const size_t last_with_inputs = ports_.all_inputs_staged() ? 0 : steps_with_inputs_;
+    if (ports_.reads_late()) inputs_read = nullptr;
     for (size_t done = 0;; done = start_step(done, team)) {
       if (observer_.is_set()) {
         device_steps_.wait();
-        observer_.tell(done);
+        observer_.observe_until(done);
       }
       if (inputs_read != nullptr && done >= last_with_inputs)
         (*std::exchange(inputs_read, nullptr))();
-      if (done == state_.steps.size()) return;
+      if (done == state_.steps.size()) break;
     }
+    if (!ports_.has_staged_gpu_outputs()) return;
+    device_steps_.wait();
+    ports_.copy_out_to_gpu();
   });
 }
 
@@ -197,7 +201,7 @@ void PlanRun::finish(ThreadTeam& team) {
       memory_.check_red_zones(0, state_.steps.size());
     ports_.copy_out(team);
   });
-  state_.now->has_run = true;
+  device_steps_.set_has_run();
   has_run_ = true;
 }
 
@@ -253,10 +257,12 @@ size_t PlanRun::arena_bytes() const {
   return bytes;
 }
 
-size_t PlanRun::memory_bytes() const {
-  size_t bytes = kept_.memory_bytes() + memory_.bytes() + ports_.bytes() + control_flow_.bytes();
-  for (const auto& body : bodies_) bytes += body->memory_bytes();
-  return bytes;
+HeldMemory PlanRun::memory() const {
+  HeldMemory held{
+      .ports = ports_.bytes(), .late = control_flow_.bytes(), .shapes = kept_.memory_bytes()};
+  memory_.add_to(held);
+  for (const auto& body : bodies_) held += body->memory();
+  return held;
 }
 
 }  // namespace anneal

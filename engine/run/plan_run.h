@@ -25,14 +25,14 @@ class PlanRun {
   const Plan& plan() const { return state_.plan; }
   PlanPorts& ports() { return ports_; }
   const PlanPorts& ports() const { return ports_; }
-  // Sizes of everything for the inputs at hand, and what kernels prepare for them; nothing is
-  // computed for shapes that are kept. outer: symbols that are known outside; the plan's own are
-  // those that its inputs, and then its steps, give.
+  // Computes all sizes for the present inputs and prepares the kernels; nothing is computed for
+  // cached shapes. outer: symbols of the enclosing plan; the plan's own follow from its inputs and
+  // then its steps.
   void bind(const SymbolValues& outer = {});
   // Binds inputs of these dims ahead, and bodies as far as the dims of their inputs follow, so that
-  // a run finds them kept. What is set stays set; what the last run gave is gone.
+  // a run finds them cached. Set inputs stay set; outputs of the last run become invalid.
   void prepare(std::span<const Dims> input_dims, const SymbolValues& outer = {});
-  // After bind(): nullopt where values decide.
+  // After bind(): nullopt if the dims depend on values.
   std::optional<Dims> output_dims(size_t index) const;
   // Allocates what a run stages inputs and outputs in, so that the run does not. Whether there is
   // any. REQUIRES: as run()
@@ -44,21 +44,21 @@ class PlanRun {
   }
   // The two halves of run(): steps of other devices may be in flight between them, those of the CPU
   // are not. inputs_read, if not null, is called when the memory of the inputs is not read any
-  // more; not by start() where finish() reads it.
+  // more; not by start() where steps in flight read it.
   void start(ThreadTeam& team, const std::function<void()>* inputs_read = nullptr);
   void finish(ThreadTeam& team);  // REQUIRES: after start(), which did not fail
-  // The same for `step` of a plan that has this one as a body; iteration: of a loop.
+  // As run(), for `step` of a plan that has this one as a body; iteration: of a loop.
   void run_as_body(const RunObserver& outer, const Step& step, std::optional<int64_t> iteration,
                    ThreadTeam& team);
   // The same as run(), adding the time of each step.
   void profile(ThreadTeam& team, std::vector<CountedStep>& times);
-  // Whether the last run() came to its end, and nothing has been bound since. Only then do outputs
-  // stand in memory that is theirs.
+  // Whether the last run() came to its end, and nothing has been bound since. Only then are outputs
+  // valid.
   bool has_run() const { return has_run_ && state_.now && !ports_.changed(); }
   TensorView output(size_t index) const { return ports_.output(index); }  // REQUIRES: has_run()
   void observe(const Observer& observer);
   std::span<const std::string> remarks() const { return device_steps_.remarks(); }
-  size_t memory_bytes() const;
+  HeldMemory memory() const;
   size_t arena_bytes() const;  // of activations alone, for the shapes bound, bodies included
 
  private:
@@ -67,6 +67,8 @@ class PlanRun {
   void resolve_pointers();
   size_t start_step(size_t index, ThreadTeam& team);
   bool is_one_by_one() const { return observer_.is_set() || state_.resources.synchronous_steps; }
+  // Observers read ports on the host.
+  bool ports_may_stay() const { return state_.host() == 0 || !observer_.is_set(); }
   void run_step(size_t index, ThreadTeam& team);
   void run_here(size_t index, ThreadTeam& team);
 

@@ -4,6 +4,9 @@
 
 #include "anneal/core/bytes.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/slot_alignment.h"
+#include "anneal/kernels/cpu/backend.h"
+#include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
 namespace {
@@ -28,6 +31,23 @@ std::vector<Operand> slot_operands(const EngineFile& file, const Plan& plan,
   return operands;
 }
 
+// The kernel that the step names for the case that its own refuses; null if it names none.
+const KernelEntry* runner_up_of(const Step& step, const Device& device) {
+  if (step.runner_up.empty()) return nullptr;
+  const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
+  const KernelEntry* const entry = find_kernel(backend, step.runner_up);
+  const bool is_ours = entry != nullptr && entry->source == KernelSource::kOwn;
+  return is_ours && entry->op == step.op.index() ? entry : nullptr;
+}
+
+// REQUIRES: a kernel of ours, which runs on memory of any alignment.
+KernelChoice with_alignments(KernelChoice chosen, const Plan& plan, const Step& step) {
+  if (chosen.kernel)
+    know_alignments(*chosen.kernel, alignments_of(plan, step.inputs),
+                    alignments_of(plan, step.outputs));
+  return chosen;
+}
+
 }  // namespace
 
 StepOperands operands_of(const EngineFile& file, const Plan& plan, const Step& step) {
@@ -46,6 +66,27 @@ Request request_of(const Plan& plan, const Step& step, const StepOperands& opera
           .tactic = step.tactic,
           .ignore_speed_heuristics = true,
           .team = team};
+}
+
+KernelChoice other_kernel(const EngineFile& file, const Plan& plan, const Step& step,
+                          Device& device, bool exact, ThreadTeam* team) {
+  const StepOperands operands = operands_of(file, plan, step);
+  Request request = request_of(plan, step, operands, device, team);
+  request.tactic = {};
+  request.ignore_speed_heuristics = false;
+  if (const KernelEntry* const entry = runner_up_of(step, device)) {
+    request.tactic = step.runner_up_tactic;
+    KernelResult made = entry->make(request);
+    request.tactic = {};
+    if (made) return with_alignments({.entry = entry, .kernel = *std::move(made)}, plan, step);
+  }
+  if (device.kind() != DeviceKind::kCuda)
+    return choose_kernel(cpu_backend(), request, {.exact = exact});
+  KernelChoice other =
+      choose_kernel(cuda_backend(), request, {.exact = exact, .skip = {step.kernel}});
+  // There is one kernel of such a layer, with another tactic perhaps.
+  if (!other.kernel) other = choose_kernel(cuda_backend(), request, {.exact = exact});
+  return with_alignments(std::move(other), plan, step);
 }
 
 std::string packed_key(const Plan& plan, const Step& step) {

@@ -17,7 +17,14 @@ StepOperands operands_of(const EngineFile& file, const Plan& plan, const Step& s
 Request request_of(const Plan& plan, const Step& step, const StepOperands& operands, Device& device,
                    ThreadTeam* team = nullptr);
 
-// What decides the packed constants of a step but for their form: kernel, op and weights.
+// The kernel in the place of the one that the plan names, where that is refused: the runner-up that
+// the plan names, or the best other one, with the reasons of those that were tried before it. On a
+// GPU it depends on nothing but the plan and the figures of the device, so a builder finds the one
+// that loading will need and adds its code. exact: Plan::is_exact of the outermost plan.
+KernelChoice other_kernel(const EngineFile& file, const Plan& plan, const Step& step,
+                          Device& device, bool exact, ThreadTeam* team = nullptr);
+
+// The key of a step's packed constants, without their form: kernel, op and weights.
 std::string packed_key(const Plan& plan, const Step& step);
 
 // Those of a step that are in a file. Refers to both.

@@ -91,11 +91,14 @@ void RunMemory::check_red_zones(size_t begin, size_t end) {
   with_context(doing, [&] { separate_->check(); });
 }
 
-size_t RunMemory::bytes() const {
-  size_t bytes = separate_ ? separate_->bytes() : 0;
-  for (const auto* buffers : {&arenas_, &workspaces_, &data_dependent_})
-    for (const auto& buffer : *buffers) bytes += buffer ? buffer->size() : 0;
-  return bytes;
+void RunMemory::add_to(HeldMemory& held) const {
+  const auto add = [](const auto& buffers, size_t& bytes) {
+    for (const auto& buffer : buffers) bytes += buffer ? buffer->size() : 0;
+  };
+  if (separate_) held.arenas += separate_->bytes();
+  add(arenas_, held.arenas);
+  add(workspaces_, held.workspaces);
+  add(data_dependent_, held.late);
 }
 
 }  // namespace anneal

@@ -3,11 +3,12 @@
 #include <memory>
 #include <vector>
 
+#include "anneal/engine/run/memory/held_memory.h"
 #include "anneal/engine/run/run_state.h"
 
 namespace anneal {
 
-// Arenas and workspaces by device, data-dependent slots, and what others let it allocate. All of it
+// Arenas and workspaces by device, data-dependent slots, and memory allocated through it. All of it
 // counts against the context's limit.
 class RunMemory {
  public:
@@ -16,7 +17,7 @@ class RunMemory {
   // Arenas and workspaces for these shapes. Fails with kLimit beyond the memory limit,
   // before it allocates, naming the step with most activations.
   void make_room(const BoundShapes& bound);
-  // The buffer has at least `bytes` of memory of a device, or of the host. What it held is lost. If
+  // Makes the buffer at least `bytes` large, on a device or the host; its contents are lost. If
   // memory runs out, the run is no longer bound.
   void ensure(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t device);
   void ensure(std::unique_ptr<Buffer>& buffer, size_t bytes) { ensure(buffer, bytes, run_.host()); }
@@ -33,7 +34,7 @@ class RunMemory {
 
   bool has_red_zones() const { return separate_ != nullptr; }
   void check_red_zones(size_t begin, size_t end);  // after steps [begin, end)
-  size_t bytes() const;
+  void add_to(HeldMemory& held) const;
 
  private:
   std::unique_ptr<Buffer> allocate(size_t device, size_t bytes);

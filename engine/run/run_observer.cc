@@ -30,16 +30,22 @@ void RunObserver::enter(const RunObserver& outer, std::string_view step,
   if (iteration) loops_.push_back({step, *iteration});
 }
 
-void RunObserver::tell(size_t steps_done) {
+void RunObserver::observe_until(size_t steps_done) {
   const Step* step = steps_done == 0 ? nullptr : &run_.plan.steps[steps_done - 1];
   for (const uint32_t slot : watched_[steps_done]) {
-    // It was observed on the device that it comes from.
-    if (step && step->kernel == kTransfer && slot == step->outputs[0]) continue;
+    if (step && step->kernel == kTransfer && slot == step->outputs[0] && is_known(*step)) continue;
     const TensorView here = on_host(slot);
     observer_({run_.plan.slots[slot].name, step ? std::string_view(step->name) : "",
                step ? std::string_view(step->kernel) : "", here, loops_});
     if (step && here.data != run_.slots[slot].data) give_back(slot, here);
   }
+}
+
+// Whether the result of a transfer was observed on the device that it comes from: an output of the
+// model may have another name there.
+bool RunObserver::is_known(const Step& transfer) const {
+  const Slot& copy = run_.plan.slots[transfer.outputs[0]];
+  return copy.storage != Storage::kOutput || copy.name == run_.plan.slots[transfer.inputs[0]].name;
 }
 
 // The slot, or a copy of it that the observer can read.

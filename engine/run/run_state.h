@@ -1,4 +1,4 @@
-// What the parts of a plan's run share.
+// The state that the parts of a plan's run share.
 #pragma once
 #include <memory>
 #include <optional>

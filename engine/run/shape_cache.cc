@@ -6,7 +6,7 @@ namespace anneal {
 namespace {
 
 template <class T>
-size_t bytes_of(const std::vector<T>& values) {
+size_t vector_bytes(const std::vector<T>& values) {
   return values.capacity() * sizeof(T);
 }
 
@@ -18,9 +18,11 @@ std::optional<int64_t> symbol_value(const SymbolValues& outer, uint32_t symbol) 
 }  // namespace
 
 size_t BoundShapes::memory_bytes() const {
-  size_t bytes = sizeof(*this) + bytes_of(input_dims) + bytes_of(outer) + bytes_of(steps) +
-                 bytes_of(plan.symbols) + bytes_of(plan.slots) + bytes_of(plan.offsets);
-  for (const StepState& step : steps) bytes += bytes_of(step.inputs) + bytes_of(step.outputs);
+  size_t bytes = sizeof(*this) + vector_bytes(input_dims) + vector_bytes(outer) +
+                 vector_bytes(steps) + vector_bytes(plan.symbols) + vector_bytes(plan.slots) +
+                 vector_bytes(plan.offsets);
+  for (const StepState& step : steps)
+    bytes += vector_bytes(step.inputs) + vector_bytes(step.outputs);
   return bytes;
 }
 

@@ -15,6 +15,14 @@ struct StepState {
   std::unique_ptr<DataDependentDims> found;
 };
 
+// Recordings at one set of addresses.
+struct RecordedAt {
+  std::vector<std::byte*> addresses = {};  // of slots and then of workspaces
+  // By step: the unbroken run of steps that it begins on a device that records.
+  std::vector<std::unique_ptr<Recording>> recordings;
+  bool has_run = false;  // with these addresses
+};
+
 // A plan for one set of input shapes. Its slots and steps point into buffers of the run, which all
 // shapes share: what they point to is right only while the run is bound to these shapes.
 struct BoundShapes {
@@ -23,11 +31,7 @@ struct BoundShapes {
   BoundPlan plan;
   std::vector<StepState> steps;
   std::vector<size_t> workspace_bytes;  // by device
-  // By step: the unbroken run of steps that it begins on a device that records, at these addresses
-  // of slots and then of workspaces.
-  std::vector<std::unique_ptr<Recording>> recordings;
-  std::vector<std::byte*> recorded_addresses;
-  bool has_run = false;
+  std::vector<RecordedAt> recorded;     // by addresses, used last first
 
   size_t memory_bytes() const;  // without what kernels hold in PreparedKernel
 };

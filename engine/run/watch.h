@@ -9,8 +9,8 @@
 namespace anneal {
 
 // Slots by the step that gives them their values, at index step + 1: the step's outputs, then the
-// views of these that no step writes. Index 0: views of what is there before the first step (inputs
-// and weights). A slot is itself after no later step: its memory may be written over.
+// views of these that no step writes. Index 0: views of inputs and weights. After a later step the
+// memory of a slot may be overwritten.
 std::vector<std::vector<uint32_t>> slots_by_step(const Plan& plan);
 
 }  // namespace anneal

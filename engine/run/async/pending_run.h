@@ -1,6 +1,8 @@
 // PendingRun: a run that was enqueued, for the context that waits for it and the thread that ends
 // it.
 #pragma once
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -8,6 +10,8 @@
 #include <future>
 #include <thread>
 #include <utility>
+
+#include "anneal/core/fail.h"
 
 namespace anneal {
 
@@ -35,11 +39,20 @@ class PendingRun {
   bool is_done() const {
     return ended_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   }
-  void wait() const { ended_.wait(); }
-  void get() { ended_.get(); }  // throws the run's error
+  // In a child of the process that enqueued it, the run is never done, and nothing waits for it.
+  void wait() const {
+    if (process_ == getpid()) ended_.wait();
+  }
+  void get() {  // throws the run's error
+    if (process_ != getpid())
+      fail(ErrorCode::kInvalidArgument,
+           "the run is in the process that this one was forked from: make a context in this one");
+    ended_.get();
+  }
 
  private:
   std::function<void()> inputs_read_;
+  const pid_t process_ = getpid();
   std::atomic<std::thread::id> worker_ = std::thread::id();  // while it works
   std::promise<void> promise_;
   std::future<void> ended_ = promise_.get_future();

@@ -2,7 +2,9 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -23,6 +25,16 @@ struct WorkQueue::Shared {
   uint64_t put = 0, ended = 0;  // tasks
   bool is_closed = false;
   std::thread thread;
+  std::atomic<pid_t> process = 0;  // that started the thread; written before it
+
+  // Whether the thread is in a process that this one was forked from. Its mutex may be locked.
+  bool is_of_parent() const { return process != 0 && process != getpid(); }
+  void require_thread() const {
+    if (is_of_parent())
+      fail(ErrorCode::kInvalidArgument,
+           "the stream's thread is in the process that this one was forked from: make a stream in "
+           "this process");
+  }
 
   void run() {
     std::unique_lock lock(mutex);
@@ -33,7 +45,7 @@ struct WorkQueue::Shared {
       tasks.pop_front();
       lock.unlock();
       task();
-      task = nullptr;  // what it holds is gone before wait() returns
+      task = nullptr;  // frees what it captured before wait() returns
       lock.lock();
       ++ended;
       changed.notify_all();
@@ -64,6 +76,10 @@ class BlockedSignals {
 WorkQueue::WorkQueue() : shared_(std::make_shared<Shared>()) {}
 
 WorkQueue::~WorkQueue() {
+  if (shared_->is_of_parent()) {
+    new std::shared_ptr<Shared>(shared_);  // never destroyed: its thread cannot be joined
+    return;
+  }
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->is_closed = true;
@@ -77,14 +93,16 @@ WorkQueue::~WorkQueue() {
 }
 
 void WorkQueue::put(std::function<void()> task) {
+  shared_->require_thread();
   const std::lock_guard lock(shared_->mutex);
   if (!shared_->thread.joinable()) {
     const BlockedSignals blocked;
     try {
+      shared_->process = getpid();
       shared_->thread = std::thread([shared = shared_] { shared->run(); });
     } catch (const std::system_error& error) {
       fail(ErrorCode::kDevice,
-           std::string("the system starts no thread for a stream: ") + error.what());
+           std::string("the system cannot start a thread for a stream: ") + error.what());
     }
   }
   shared_->tasks.push_back(std::move(task));
@@ -93,14 +111,16 @@ void WorkQueue::put(std::function<void()> task) {
 }
 
 void WorkQueue::wait() {
+  shared_->require_thread();
   std::unique_lock lock(shared_->mutex);
   if (shared_->thread.get_id() == std::this_thread::get_id())
-    fail(ErrorCode::kInvalidArgument, "a stream is waited for by its own work");
+    fail(ErrorCode::kInvalidArgument, "a run must not wait for its own stream");
   const uint64_t last = shared_->put;
   shared_->changed.wait(lock, [&] { return shared_->ended >= last; });
 }
 
 bool WorkQueue::is_own_thread() const {
+  if (shared_->is_of_parent()) return false;
   const std::lock_guard lock(shared_->mutex);
   return shared_->thread.get_id() == std::this_thread::get_id();
 }

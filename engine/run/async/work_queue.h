@@ -5,8 +5,10 @@
 
 namespace anneal {
 
-// Thread-safe. The thread starts with the first task. It is no worker of parallel.h: a task may
-// make a ThreadTeam of workers, as any thread of the application may.
+// Thread-safe. After a fork, calls in the child fail with kInvalidArgument if the parent had
+// started the thread, and the destructor does nothing. The thread starts with the first task. It is
+// no worker of parallel.h: a task may make a ThreadTeam of workers, as any thread of the
+// application may.
 class WorkQueue {
  public:
   WorkQueue();

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/plan_check.h"
 
 namespace anneal {
@@ -111,7 +112,7 @@ class InferenceCheck {
       const Slot& slot = plan_.slots[input];
       const bool constant =
           slot.storage == Storage::kWeight && is_row_major_weight(slot, weights_[slot.offset]);
-      if (constant) views_.push_back(weights_[slot.offset].view());
+      if (constant) views_.push_back(kernel_view(weights_[slot.offset]));
       inputs_.push_back({&facts_[input], constant ? &views_.back() : nullptr});
     }
     Facts inferred = infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
@@ -119,12 +120,23 @@ class InferenceCheck {
     for (size_t k = 0; k < step.outputs.size(); ++k) {
       const uint32_t output = step.outputs[k];
       const Shape& shape = inferred[k].type.shape;
+      check_type(output, inferred[k].type);
       if (plan_.slots[output].storage != Storage::kDataDependent) {
         check_dims(output, shape);
         inferred[k].type.shape = facts_[output].type.shape;
       }
       facts_[output] = std::move(inferred[k]);
     }
+  }
+
+  // An operator from outside may infer another type than when the engine was built.
+  void check_type(uint32_t output, const Type& type) const {
+    const Type& planned = plan_.slots[output].type;
+    if (type.dtype != planned.dtype || type.shape.rank() != planned.shape.rank())
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("\"{}\" would be {}{} instead of {}{}", plan_.slots[output].name,
+                       to_string(type.dtype), sizes_.text(type.shape), to_string(planned.dtype),
+                       plan_.sizes->text(planned.shape)));
   }
 
   void check_dims(uint32_t output, const Shape& shape) const {

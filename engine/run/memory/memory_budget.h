@@ -21,6 +21,7 @@ class MemoryBudget {
   // Fails with kLimit if `more` bytes than are held now exceed the limit.
   void require(size_t more) const;
   size_t held() const { return held_; }
+  size_t limit() const { return limit_; }
 
  private:
   class CountedBuffer;

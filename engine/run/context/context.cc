@@ -7,16 +7,19 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
+#include "anneal/core/strided_copy.h"
 #include "anneal/engine/run/async/pending_run.h"
 #include "anneal/engine/run/async/stream_queue.h"
+#include "anneal/engine/run/context/check_port.h"
+#include "anneal/engine/run/context/profile_run.h"
 #include "anneal/engine/run/counted_steps.h"
 #include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/declared_shapes.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/make_engine.h"
-#include "anneal/engine/run/split_run.h"
 #include "anneal/kernels/cuda/backend.h"
 
 namespace anneal {
@@ -43,40 +46,16 @@ size_t require_port(std::span<const TensorInfo> ports, std::string_view name,
                         names.empty() ? "none" : names));
 }
 
-void check_memory(const Engine& engine, const TensorInfo& port, const ConstTensorView& memory,
-                  std::string_view what) {
-  const auto wrong = [&](ErrorCode code, std::string_view why) {
-    fail_port(code, port.name, fmt::format("{} \"{}\" {}", what, port.name, why), memory.dims);
-  };
-  if (memory.dtype != port.dtype)
-    wrong(ErrorCode::kInvalidArgument, fmt::format("is {}, the engine wants {}",
-                                                   to_string(memory.dtype), to_string(port.dtype)));
-  if (memory.strides.rank() != memory.dims.rank())
-    wrong(ErrorCode::kInvalidArgument, "has more or fewer strides than axes");
-  if (!memory.data && count(memory.dims) != 0) wrong(ErrorCode::kInvalidArgument, "has no memory");
-  if (memory.place.kind == MemoryKind::kCuda)
-    wrong(ErrorCode::kUnsupported,
-          fmt::format("is in the memory of GPU {}: copy it to the host; engines on {} take host "
-                      "memory alone",
-                      memory.place.device, engine.device()));
-}
-
-void check_dims(const TensorInfo& port, const Dims& dims) {
-  bool fits = dims.rank() == port.dims.rank();
-  for (int axis = 0; fits && axis < port.dims.rank(); ++axis)
-    fits = dims[axis] >= port.min_dims[axis] && dims[axis] <= port.max_dims[axis];
-  if (!fits) {
-    std::string wanted;
-    for (const std::string& dim : port.dim_names) wanted += (wanted.empty() ? "" : ",") + dim;
-    std::string range;
-    if (port.min_dims != port.max_dims)
-      range = fmt::format(" (from {} to {})", to_string(port.min_dims), to_string(port.max_dims));
-    fail_port(ErrorCode::kInvalidArgument, port.name,
-              fmt::format("input \"{}\" has shape {}, the engine wants [{}]{}", port.name,
-                          to_string(dims), wanted, range),
-              dims);
+// Memory of the application for an input or output.
+struct GivenMemory {
+  GivenMemory() = default;
+  explicit GivenMemory(const ConstTensorView& memory) : view(memory), extent(memory) {}
+  bool overlaps(const GivenMemory& other) const {
+    return extent.meets(other.extent) && views_overlap(view, other.view);
   }
-}
+  ConstTensorView view;
+  MemoryExtent extent;
+};
 
 }  // namespace
 
@@ -91,19 +70,47 @@ struct ExecutionContext::State {
                   .weight_data = engine->state_->weights,
                   .threads = std::min(options.threads > 0 ? options.threads : hardware_threads(),
                                       largest_team()),
-                  .shape_cache_size = std::max(options.shape_cache_size, 1),
+                  .shape_cache_size = options.shape_cache_size,
                   .budget = &budget,
                   .synchronous_steps = options.debug != nullptr && options.debug->synchronous_steps,
                   .red_zone = engine->state_->red_zone,
                   .separate_weights = &engine->state_->separate_weights},
-        run(engine->state_->plan, resources, options.micro_batch),
-        is_given(engine->inputs().size()) {
+        run(engine->state_->plans, resources, options.micro_batch, profile_in(options)),
+        is_given(engine->inputs().size()),
+        inputs(engine->inputs().size()),
+        outputs(engine->outputs().size()) {
     for (size_t i = 0; i < is_given.size(); ++i) clear_input(i);
-    if (options.prewarm_profiles) prewarm_profiles();
+    if (options.prewarm_profiles) prewarm_profiles(profile_in(options));
   }
 
   ~State() {
     if (pending) pending->wait();
+  }
+
+  std::optional<int> gpu() const { return gpu_number(*engine->state_->devices[0]); }
+
+  // Memory of a GPU has no stream that says when it is ready. Work on the default stream comes
+  // before a run that is on no stream of the application.
+  void follow_default_stream() {
+    const auto is_on_gpu = [](const GivenMemory& memory) {
+      return memory.view.data != nullptr && memory.view.place.kind == MemoryKind::kCuda;
+    };
+    if (std::ranges::none_of(inputs, is_on_gpu) && std::ranges::none_of(outputs, is_on_gpu)) return;
+    with_context(
+        [] {
+          return "while waiting for the GPU's default stream, which fails while a stream that it "
+                 "waits for is capturing (use enqueue() then)";
+        },
+        [&] { streams[0]->begin_after(nullptr); });
+  }
+
+  // Those that the last run added.
+  void tell_warnings() {
+    const auto warnings = run.remarks();
+    if (const LogSink& log = engine->state_->log)
+      for (const std::string& warning : warnings.subspan(std::min(told, warnings.size())))
+        log(Severity::kWarning, warning);
+    told = warnings.size();
   }
 
   static std::vector<std::unique_ptr<DeviceStream>> make_streams(
@@ -118,20 +125,32 @@ struct ExecutionContext::State {
 
   static std::shared_ptr<const Engine> checked(std::shared_ptr<const Engine> engine,
                                                const ContextOptions& options) {
-    if (!engine) fail(ErrorCode::kInvalidArgument, "a context is made without an engine");
+    if (!engine)
+      fail(ErrorCode::kInvalidArgument, "a context needs an engine, but the pointer is null");
     if (options.threads < 0)
       fail(ErrorCode::kInvalidArgument,
-           fmt::format("a context of {} threads; 0 is one per core", options.threads));
+           fmt::format("threads is {}: give 0 (one per core) or more", options.threads));
+    if (options.shape_cache_size < 1)
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("shape_cache_size is {}: give 1 or more", options.shape_cache_size));
     if (options.micro_batch < 0)
       fail(ErrorCode::kInvalidArgument,
-           fmt::format("a context that runs {} rows at once; 0 lets it choose",
-                       options.micro_batch));
+           fmt::format("micro_batch is {}: give 0 (automatic) or more", options.micro_batch));
+    if (options.profile < -1)
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("profile is {}: give -1 (by the shapes of the inputs) or more",
+                       options.profile));
     return engine;
+  }
+
+  static std::optional<size_t> profile_in(const ContextOptions& options) {
+    if (options.profile < 0) return std::nullopt;
+    return static_cast<size_t>(options.profile);
   }
 
   // For calls that read the context.
   static State& readable(const std::unique_ptr<State>& state) {
-    if (!state) fail(ErrorCode::kInvalidArgument, "the context was moved to another place");
+    if (!state) fail(ErrorCode::kInvalidArgument, "the context was moved from");
     if (state->pending)
       fail(ErrorCode::kInvalidArgument,
            "the context has an enqueued run: call wait() before anything else");
@@ -142,7 +161,7 @@ struct ExecutionContext::State {
   static State& idle(const std::unique_ptr<State>& state) {
     State& result = readable(state);
     if (result.is_running)
-      fail(ErrorCode::kInvalidArgument, "a context is changed by its own observer");
+      fail(ErrorCode::kInvalidArgument, "an observer must not change its own context");
     return result;
   }
 
@@ -179,6 +198,7 @@ struct ExecutionContext::State {
       try {
         ThreadTeam team(resources.threads);
         const std::function<void()> tell = [&] { begun->tell_inputs_read(); };
+        follow_default_stream();
         run.start(team, &tell);
         run.finish(team);
       } catch (...) {
@@ -200,6 +220,7 @@ struct ExecutionContext::State {
   void enqueue_steps(StreamQueue& stream, std::function<void()> inputs_read) {
     const auto begun = std::make_shared<PendingRun>(std::move(inputs_read));
     std::exception_ptr error;
+    if (stream.device) follow_default_stream();
     streams[0]->begin_after(stream.native);
     try {
       const std::function<void()> tell = [&] { begun->tell_inputs_read(); };
@@ -227,30 +248,81 @@ struct ExecutionContext::State {
     }
   }
 
-  void prewarm_profiles() {
-    auto shapes = declared_shapes(plan_of(*engine));
-    shapes.resize(std::min(shapes.size(), static_cast<size_t>(resources.shape_cache_size)));
-    std::reverse(shapes.begin(), shapes.end());  // so that the first is the last to be forgotten
+  void prewarm_profiles(std::optional<size_t> only) {
+    std::vector<std::vector<Dims>> shapes;
+    for (const LoadedPlan& loaded : engine->state_->plans) {
+      if (only && *only != loaded.plan->profile) continue;
+      auto of_plan = declared_shapes(*loaded.plan);
+      of_plan.resize(std::min(of_plan.size(), static_cast<size_t>(resources.shape_cache_size)));
+      // So that the first is the last to be forgotten.
+      shapes.insert(shapes.end(), of_plan.rbegin(), of_plan.rend());
+    }
+    const size_t declared = shapes.size();
+    size_t too_large = 0;
     for (const std::vector<Dims>& dims : shapes) {
       try {
         run.prepare(dims);
-      } catch (const Error&) {
-        // Shapes without a caller do not refuse an engine: a run at them reports the error.
+      } catch (Error& error) {
+        // Shapes without a caller do not refuse an engine: a run at them reports the error. If no
+        // declared shape fits, not even the smallest, the limit is at fault.
+        if (error.code() != ErrorCode::kLimit || ++too_large < declared) continue;
+        add_context(error, fmt::format("max_memory is {}: no shape that was declared at build fits",
+                                       budget.limit()));
+        throw;
       }
     }
   }
 
   void set_input(size_t index, const TensorView& memory) {
     run.set_input(index, memory);
+    inputs[index] = GivenMemory(memory);
     is_given[index] = true;
+    is_memory_new = true;
+  }
+
+  void set_output(size_t index, const TensorView& memory) {
+    run.set_output(index, memory);
+    outputs[index] = GivenMemory(memory);
+    is_memory_new = true;
+  }
+
+  void clear_output(size_t index) {
+    run.clear_output(index);
+    outputs[index] = {};
   }
 
   void clear_input(size_t index) {
     if (const auto& value = engine->inputs()[index].default_value)
-      run.set_input(index, value->view());
+      run.set_input(index, kernel_view(*value));
     else
       run.unset_input(index);
     is_given[index] = false;
+    inputs[index] = {};
+  }
+
+  // A step may write an output before another one reads an input.
+  void check_overlap() {
+    if (!std::exchange(is_memory_new, false)) return;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const auto refuse = [&](std::string_view what, const std::string& other) {
+        is_memory_new = true;
+        const std::string& name = engine->outputs()[i].name;
+        fail_port(ErrorCode::kInvalidArgument, name,
+                  fmt::format("the memory of output \"{}\" overlaps that of {} \"{}\": give it "
+                              "memory of its own",
+                              name, what, other));
+      };
+      for (size_t k = 0; k < inputs.size(); ++k)
+        if (outputs[i].overlaps(inputs[k])) refuse("input", engine->inputs()[k].name);
+      for (size_t k = 0; k < i; ++k)
+        if (outputs[i].overlaps(outputs[k])) refuse("output", engine->outputs()[k].name);
+    }
+  }
+
+  // For a run that follows.
+  void bind_for_run() {
+    bind();
+    check_overlap();
   }
 
   void bind() {
@@ -278,10 +350,13 @@ struct ExecutionContext::State {
   std::vector<std::unique_ptr<DeviceStream>> streams;
   MemoryBudget budget;
   RunResources resources;
-  SplitRun run;
-  std::vector<bool> is_given;           // by input: else it is unset or at its default value
-  bool is_running = false;              // in this thread
-  std::shared_ptr<PendingRun> pending;  // from enqueue() to wait()
+  ProfileRun run;
+  size_t told = 0;                           // run warnings that the log has
+  std::vector<bool> is_given;                // by input: else it is unset or at its default value
+  std::vector<GivenMemory> inputs, outputs;  // of the application; of defaults: none
+  bool is_memory_new = false;                // since check_overlap()
+  bool is_running = false;                   // in this thread
+  std::shared_ptr<PendingRun> pending;       // from enqueue() to wait()
 };
 
 ExecutionContext::ExecutionContext(std::shared_ptr<const Engine> engine,
@@ -296,11 +371,11 @@ void ExecutionContext::set_input(std::string_view name, const ConstTensorView& m
     State& state = State::idle(state_);
     const size_t index = require_port(state.engine->inputs(), name, "input");
     const TensorInfo& port = state.engine->inputs()[index];
-    check_memory(*state.engine, port, memory, "input");
+    check_memory(*state.engine, state.gpu(), port, memory, "input");
     check_dims(port, memory.dims);
     // Kernels take mutable views; they never write through an input.
-    state.set_input(
-        index, {memory.dtype, memory.dims, memory.strides, const_cast<std::byte*>(memory.data)});
+    state.set_input(index, {memory.dtype, memory.dims, memory.strides,
+                            const_cast<std::byte*>(memory.data), memory.place});
   });
 }
 
@@ -316,7 +391,8 @@ void ExecutionContext::set_output(std::string_view name, const TensorView& memor
     State& state = State::idle(state_);
     const size_t index = require_port(state.engine->outputs(), name, "output");
     const TensorInfo& port = state.engine->outputs()[index];
-    check_memory(*state.engine, port, memory, "output");
+    if (!memory.data && memory.dims.empty()) return state.clear_output(index);
+    check_memory(*state.engine, state.gpu(), port, memory, "output");
     state.bind();
     const auto dims = state.run.output_dims(index);
     if (!dims)
@@ -329,7 +405,14 @@ void ExecutionContext::set_output(std::string_view name, const TensorView& memor
                 fmt::format("output \"{}\" has shape {}, with these inputs it is {}", name,
                             to_string(memory.dims), to_string(*dims)),
                 memory.dims);
-    state.run.set_output(index, memory);
+    if (!is_apart(memory))
+      fail_port(
+          ErrorCode::kInvalidArgument, port.name,
+          fmt::format("output \"{}\" has shape {} and strides {}, by which elements may share "
+                      "memory: give it the strides of a slice or a transpose",
+                      name, to_string(memory.dims), to_string(memory.strides)),
+          memory.dims);
+    state.set_output(index, memory);
   });
 }
 
@@ -348,14 +431,14 @@ void ExecutionContext::prepare(std::span<const InputShape> inputs) {
     }
     std::vector<Dims> dims;
     for (size_t i = 0; i < ports.size(); ++i) {
-      const bool is_known = ports[i].min_dims == ports[i].max_dims;
-      if (!given[i] && !state.run.has_input(i) && !is_known)
+      const auto only = state.run.only_dims(i);
+      if (!given[i] && !state.run.has_input(i) && !only)
         fail_port(
             ErrorCode::kInvalidArgument, ports[i].name,
             fmt::format("no shape is given for input \"{}\", and it is not set", ports[i].name));
       dims.push_back(given[i]                 ? *given[i]
                      : state.run.has_input(i) ? state.run.input_dims(i)
-                                              : ports[i].min_dims);
+                                              : *only);
     }
     state.run.prepare(dims);
   });
@@ -373,8 +456,10 @@ Dims ExecutionContext::output_dims(std::string_view name) const {
 void ExecutionContext::run() {
   at_entry([&] {
     State& state = State::idle(state_);
-    state.bind();
+    state.bind_for_run();
+    state.follow_default_stream();
     state.while_running([&](ThreadTeam& team) { state.run.run(team); });
+    state.tell_warnings();
   });
 }
 
@@ -383,7 +468,7 @@ void ExecutionContext::enqueue(const Stream& stream, std::function<void()> input
     State& state = State::idle(state_);
     if (!stream.queue_) fail(ErrorCode::kInvalidArgument, "the stream was moved from");
     if (stream.queue_->is_of_gpu) state.require_stream(*stream.queue_);
-    state.bind();
+    state.bind_for_run();
     if (stream.queue_->is_of_gpu)
       state.enqueue_steps(*stream.queue_, std::move(inputs_read));
     else
@@ -403,10 +488,11 @@ void ExecutionContext::wait() {
   at_entry([&] {
     if (!state_ || !state_->pending) return;
     if (state_->pending->is_of_this_thread())
-      fail(ErrorCode::kInvalidArgument, "an observer waits for the run that called it");
+      fail(ErrorCode::kInvalidArgument, "an observer must not wait for its own run");
     // Busy to the end: the run's observer may look.
     state_->pending->wait();
     std::exchange(state_->pending, nullptr)->get();
+    state_->tell_warnings();
   });
 }
 
@@ -432,10 +518,22 @@ TensorView ExecutionContext::output(std::string_view name) const {
   });
 }
 
+const Plan& EngineInternals::plan(const ExecutionContext& context) {
+  const auto& state = ExecutionContext::State::readable(context.state_);
+  return *state.engine->state_->plans[state.run.profile()].plan;
+}
+
+HeldMemory EngineInternals::memory(const ExecutionContext& context) {
+  return ExecutionContext::State::readable(context.state_).run.memory();
+}
+
+const Plan& plan_of(const ExecutionContext& context) { return EngineInternals::plan(context); }
+HeldMemory memory_of(const ExecutionContext& context) { return EngineInternals::memory(context); }
+
 std::span<const std::string> ExecutionContext::run_warnings() const {
   return State::readable(state_).run.remarks();
 }
-size_t ExecutionContext::memory_bytes() const { return State::readable(state_).run.memory_bytes(); }
+size_t ExecutionContext::memory_bytes() const { return State::readable(state_).run.memory().sum(); }
 size_t ExecutionContext::arena_bytes() const { return State::readable(state_).run.arena_bytes(); }
 
 void EngineInternals::observe(ExecutionContext& context, const Observer& observer) {
@@ -444,9 +542,11 @@ void EngineInternals::observe(ExecutionContext& context, const Observer& observe
 
 std::vector<CountedStep> EngineInternals::profile(ExecutionContext& context) {
   auto& state = ExecutionContext::State::idle(context.state_);
-  state.bind();
+  state.bind_for_run();
+  state.follow_default_stream();
   std::vector<CountedStep> steps;
   state.while_running([&](ThreadTeam& team) { state.run.profile(team, steps); });
+  state.tell_warnings();
   return steps;
 }
 

@@ -1,4 +1,4 @@
-#include "anneal/engine/run/batch_split.h"
+#include "anneal/engine/run/context/batch_split.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "anneal/engine/run/split_run.h"
+#include "anneal/engine/run/context/split_run.h"
 
 #include <algorithm>
 #include <mutex>
@@ -54,6 +54,12 @@ void SplitRun::set_input(size_t index, const TensorView& memory) {
 void SplitRun::set_output(size_t index, const TensorView& memory) {
   outputs_[index] = memory;
   if (!is_split_) run_.ports().set_output(index, memory);
+  has_run_ = false;
+}
+
+void SplitRun::clear_output(size_t index) {
+  outputs_[index].reset();
+  run_.ports().clear_output(index);
   has_run_ = false;
 }
 
@@ -222,11 +228,11 @@ void SplitRun::observe(const Observer& observer) {
   run_.observe(observer);
 }
 
-size_t SplitRun::memory_bytes() const {
-  size_t bytes = run_.memory_bytes();
-  for (const auto& run : alone_) bytes += run->memory_bytes();
-  for (const auto& own : own_outputs_) bytes += own ? own->size() : 0;
-  return bytes;
+HeldMemory SplitRun::memory() const {
+  HeldMemory held = run_.memory();
+  for (const auto& run : alone_) held += run->memory();
+  for (const auto& own : own_outputs_) held.ports += own ? own->size() : 0;
+  return held;
 }
 
 size_t SplitRun::arena_bytes() const {

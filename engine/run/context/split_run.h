@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "anneal/engine/run/batch_split.h"
+#include "anneal/engine/run/context/batch_split.h"
 #include "anneal/engine/run/plan_run.h"
 
 namespace anneal {
 
-// As PlanRun, whose words these are. A batch is cut where the plan allows it
-// (Plan::batch_split) and nobody observes the run. Slices that threads run side by side have a
-// PlanRun of one thread each.
+// The interface of PlanRun. A batch is split if the plan allows it (Plan::batch_split) and the run
+// has no observer. Slices that threads run side by side have a PlanRun of one thread
+// each.
 class SplitRun {
  public:
   // micro_batch: of a batch; 0: as many as batch_split.h says. Plan and resources must outlive it.
@@ -23,6 +23,7 @@ class SplitRun {
   void set_input(size_t index, const TensorView& memory);
   void unset_input(size_t index) { inputs_[index].reset(), has_run_ = false; }
   void set_output(size_t index, const TensorView& memory);
+  void clear_output(size_t index);  // undoes it
   bool has_input(size_t index) const { return inputs_[index].has_value(); }
   const Dims& input_dims(size_t index) const { return inputs_[index]->dims; }
   void bind();
@@ -39,9 +40,9 @@ class SplitRun {
   bool has_run() const { return has_run_ && (is_split_ || run_.has_run()); }
   TensorView output(size_t index) const;
   void observe(const Observer& observer);
-  // Slices that threads run alone are on CPUs, of which there is nothing to remark.
+  // Slices that threads run alone are on CPUs and have no remarks.
   std::span<const std::string> remarks() const { return run_.remarks(); }
-  size_t memory_bytes() const;
+  HeldMemory memory() const;
   size_t arena_bytes() const;
 
  private:

@@ -13,8 +13,8 @@ namespace anneal {
 // Which inputs have rows. REQUIRES: plan.batch_split
 bool input_has_rows(const Plan& plan, size_t input);
 
-// How a batch is run: its first rows in slices that one thread each runs alone, so that cores have
-// no activations to exchange; what is left of it in slices that all threads run together.
+// How a batch is run: its first rows in slices that one thread each runs alone, so that cores
+// exchange no activations; the remaining rows in slices that all threads run together.
 struct RowCut {
   int64_t rows = 0;
   int64_t alone = 0, rows_alone = 0;  // of a slice; of all, as many for each thread

@@ -1,0 +1,26 @@
+// What a context holds, by use.
+#pragma once
+#include <cstddef>
+
+namespace anneal {
+
+// In bytes, on all devices.
+struct HeldMemory {
+  size_t arenas = 0;      // activations
+  size_t workspaces = 0;  // of kernels
+  size_t ports = 0;       // outputs that the caller gave no memory for, and staging of ports
+  size_t late = 0;        // values whose size a run finds, and those between iterations
+  size_t shapes = 0;      // sizes and addresses for the shapes that it keeps
+
+  size_t sum() const { return arenas + workspaces + ports + late + shapes; }
+  HeldMemory& operator+=(const HeldMemory& other) {
+    arenas += other.arenas;
+    workspaces += other.workspaces;
+    ports += other.ports;
+    late += other.late;
+    shapes += other.shapes;
+    return *this;
+  }
+};
+
+}  // namespace anneal
