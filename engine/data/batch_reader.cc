@@ -100,6 +100,7 @@ struct BatchReader::State {
   }
 
   std::vector<SampleTensor> take() {
+    if (options.ahead == 0) return samples->read(taken++);
     Slot found;
     {
       std::unique_lock lock(mutex);
@@ -115,19 +116,25 @@ struct BatchReader::State {
 
 BatchReader::BatchReader(std::shared_ptr<const Dataset> samples, const BatchReaderOptions& options)
     : state_(std::make_unique<State>()) {
-  if (samples == nullptr || options.batch < 1 || options.threads < 0 || options.ahead < 1)
-    refuse_argument("batches of at least 1 sample, 0 threads or more, 1 batch ahead or more");
+  if (samples == nullptr || options.batch < 1 || options.threads < 0 || options.ahead < 0)
+    refuse_argument("batches of at least 1 sample, 0 threads or more, 0 batches ahead or more");
   State& state = *state_;
   state.size = samples->size();
   state.samples = std::move(samples);
   state.options = options;
+  if (options.ahead == 0) return;
   const int64_t wanted = options.threads > 0 ? options.threads : hardware_threads();
   const int64_t batch = std::min(options.batch, std::max<int64_t>(state.size, 1));
   const int64_t batches = std::min(options.ahead, state.size / batch + 1) + 1;
   state.slots.resize(static_cast<size_t>(batch * batches));
   const int64_t threads = std::min<int64_t>({wanted, batch * batches, state.size});
-  for (int64_t i = 0; i < threads; ++i)
-    state.threads.emplace_back([&state](const std::stop_token& stop) { state.work(stop); });
+  for (int64_t i = 0; i < threads; ++i) try {
+      state.threads.emplace_back([&state](const std::stop_token& stop) { state.work(stop); });
+    } catch (const std::system_error& error) {
+      if (i > 0) break;  // those that started read all samples
+      fail(ErrorCode::kDevice,
+           fmt::format("the system cannot start a thread that reads samples: {}", error.what()));
+    }
 }
 
 BatchReader::~BatchReader() = default;
@@ -149,7 +156,7 @@ std::optional<Batch> BatchReader::next() {
       const auto& inputs = samples.back();
       if (!std::equal(inputs.begin(), inputs.end(), samples[0].begin(), samples[0].end(),
                       [](const auto& a, const auto& b) { return a.input == b.input; }))
-        refuse_argument(fmt::format("sample \"{}\" feeds other inputs than sample \"{}\"",
+        refuse_argument(fmt::format("sample \"{}\" has data for other inputs than sample \"{}\"",
                                     state.samples->name(at), state.samples->name(batch.first)));
     }
     for (size_t input = 0; input < samples[0].size(); ++input)

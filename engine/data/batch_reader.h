@@ -12,18 +12,19 @@ namespace anneal {
 struct BatchReaderOptions {
   int64_t batch = 1;  // samples per batch; the last may be smaller
   int threads = 0;    // that read; 0: one per core
-  // Batches that may lie ready or be in the making beside the one taken: what bounds the memory.
+  // Batches that may be ready or in progress besides the current one: bounds the memory. 0: none
+  // is read ahead; next() itself reads, on the caller's thread.
   int64_t ahead = 2;
 };
 
 struct Batch {
   int64_t first = 0, count = 0;  // samples [first, first + count)
-  // One per input. Samples lie behind each other along axis 0.
+  // One per input. Samples are concatenated along axis 0.
   std::vector<SampleTensor> tensors;
 };
 
-// One caller at a time. The threads call Dataset::read() and nothing else of anybody's; the
-// destructor waits for the reads that are under way and drops the rest.
+// One caller at a time. The threads call only Dataset::read(); the destructor waits for running
+// reads and drops the rest.
 class BatchReader {
  public:
   // Fails with kInvalidArgument on options below their least.

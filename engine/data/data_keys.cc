@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/core/refuse.h"
 
@@ -150,45 +151,46 @@ void set_dtype(Format& format, Text text) {
 }
 
 constexpr DataKey kKeys[] = {
-    {"kind", "KIND", "images, arrays (.npy, .npz, idx), tensors (.pb) or raw; else by file names",
+    {"kind", "KIND", "images, arrays (.npy, .npz, idx), tensors (.pb), raw (default: guess)",
      [](Format& f, Text t) { f.kind = one_of(kKinds, t); }},
     {"file", "FILE", "The file in the folder that holds the data",
      [](Format& f, Text t) { f.file = t; }},
-    {"input", "NAME", "The input that the data feeds", [](Format& f, Text t) { f.input = t; }},
-    {"dtype", "TYPE", "Elements of a raw file: u8, i8, f32, ...", set_dtype},
-    {"shape", "DIMS", "A sample of a raw file: 49x10, 32x32x3",
+    {"input", "NAME", "The input that gets the data (default: the only one)",
+     [](Format& f, Text t) { f.input = t; }},
+    {"dtype", "TYPE", "Element type of a raw file: u8, i8, f32, ...", set_dtype},
+    {"shape", "DIMS", "Shape of a sample in a raw file: 49x10, 32x32x3",
      [](Format& f, Text t) { f.shape = sizes(t); }},
-    {"data_layout", "LAYOUT", "Layout of pictures in arrays and raw files: chw or hwc",
+    {"data_layout", "LAYOUT", "Layout of images in arrays and raw files: chw or hwc",
      [](Format& f, Text t) { f.data_layout = one_of(kLayouts, t); }},
-    {"labels", "FILE", "Classes of the samples: .csv, idx or .npy; none: no labels",
+    {"labels", "FILE", "Labels of the samples: .csv, idx or .npy; none: no labels",
      [](Format& f, Text t) { f.labels = t; }},
-    {"file_column", "NAME", "Column of labels.csv with the files (default: file)",
+    {"file_column", "NAME", "Column of labels.csv with the file names (default: file)",
      [](Format& f, Text t) { f.file_column = t; }},
-    {"label_column", "NAME", "Column with the classes, or array of an .npz (default: class_index)",
+    {"label_column", "NAME", "Column, or .npz array, with the labels (default: class_index)",
      [](Format& f, Text t) { f.label_column = t; }},
-    {"label_offset", "N", "Added to each label: 1 for a network with a class for the background",
+    {"label_offset", "N", "Added to each label: 1 if the network has a background class",
      [](Format& f, Text t) { f.label_offset = whole_number(t); }},
-    {"masks", "PATH",
-     "Classes of the pixels: a folder of .png or .npy, a file, or array of an .npz",
+    {"masks", "PATH", "Classes of the pixels: folder of .png or .npy, file, or .npz array",
      [](Format& f, Text t) { f.masks = t; }},
-    {"ignore_label", "N", "Class of the pixels in masks that do not count (default: 255); or none",
+    {"ignore_label", "N", "Mask value of pixels that are not counted, or none (default: 255)",
      set_ignore_label},
-    {"resize", "SIZE", "256: the shorter side; 240x320: height and width", set_resize},
-    {"filter", "FILTER", "Filter for resizing: bilinear (the default), bicubic or nearest",
+    {"resize", "SIZE", "Resize images: 256 is the shorter side, 240x320 height and width",
+     set_resize},
+    {"filter", "FILTER", "Filter of --resize: bilinear, bicubic or nearest (default: bilinear)",
      [](Format& f, Text t) { f.filter = one_of(kFilters, t); }},
-    {"antialias", "BOOL", "true (the default): shrink as Pillow and torchvision; false: as OpenCV",
+    {"antialias", "BOOL", "true: shrink as Pillow and torchvision; false: OpenCV (default: true)",
      [](Format& f, Text t) { f.antialias = yes_or_no(t); }},
-    {"crop", "SIZE", "The centre that is kept: 224, 240x320",
+    {"crop", "SIZE", "Crop to the centre: 224, 240x320",
      [](Format& f, Text t) { f.crop = picture_size(t); }},
-    {"channels", "ORDER", "rgb, bgr or grey (default: what the input's shape says, rgb)",
+    {"channels", "ORDER", "rgb, bgr or grey (default: by the input's shape, else rgb)",
      [](Format& f, Text t) { f.channels = one_of(kOrders, t); }},
-    {"layout", "LAYOUT", "Layout of the input: nchw or nhwc (default: what its shape says)",
+    {"layout", "LAYOUT", "Layout of the input: nchw or nhwc (default: by its shape)",
      [](Format& f, Text t) { f.layout = one_of(kLayouts, t); }},
-    {"scale", "NUMBERS", "Times this, one number or one per channel: 1/255",
+    {"scale", "NUMBERS", "Multiply by this number, or one per channel: 1/255",
      [](Format& f, Text t) { f.scale = numbers(t); }},
-    {"mean", "NUMBERS", "Then minus this", [](Format& f, Text t) { f.mean = numbers(t); }},
-    {"std", "NUMBERS", "Then divided by this", [](Format& f, Text t) { f.std = divisors(t); }},
-    {"offset", "NUMBERS", "Then plus this", [](Format& f, Text t) { f.offset = numbers(t); }},
+    {"mean", "NUMBERS", "Then subtract this", [](Format& f, Text t) { f.mean = numbers(t); }},
+    {"std", "NUMBERS", "Then divide by this", [](Format& f, Text t) { f.std = divisors(t); }},
+    {"offset", "NUMBERS", "Then add this", [](Format& f, Text t) { f.offset = numbers(t); }},
 };
 
 using Json = nlohmann::json;
@@ -198,7 +200,7 @@ std::string text_of(const Json& value) {
   if (!value.is_array()) return value.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string text;
   for (const Json& one : value) {
-    if (one.is_structured()) refuse_argument("a list within a list means nothing here");
+    if (one.is_structured()) refuse_argument("a list within a list is not allowed");
     text += (text.empty() ? "" : ",") + text_of(one);
   }
   return text;
@@ -220,36 +222,40 @@ void set_data_key(DataFormat& format, std::string_view key, const std::string& t
 }
 
 DataFormat parse_data_format(std::string_view text) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    refuse_argument(fmt::format("it is no JSON: {}", error.what()));
-  }
-  if (!json.is_object()) refuse_argument("it is no JSON object, such as {\"resize\": 256}");
-  DataFormat format;
-  for (const auto& [key, value] : json.items()) set_data_key(format, key, text_of(value));
-  return format;
+  return at_entry([&]() -> DataFormat {
+    Json json;
+    try {
+      json = Json::parse(text);
+    } catch (const Json::exception& error) {
+      refuse_argument(fmt::format("it is no JSON: {}", error.what()));
+    }
+    if (!json.is_object()) refuse_argument("it is no JSON object, such as {\"resize\": 256}");
+    DataFormat format;
+    for (const auto& [key, value] : json.items()) set_data_key(format, key, text_of(value));
+    return format;
+  });
 }
 
 DataFormat find_data_format(const std::string& path) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;
-  const fs::path folder =
-      fs::is_directory(path, ignored) ? fs::path(path) : fs::path(path).parent_path();
-  const std::string json = (folder / "dataset.json").string();
-  if (!fs::exists(json, ignored)) return {};
-  const FileBytes file = read_file(json);
-  DataFormat format =
-      with_context([&] { return fmt::format("while reading {}", json); },
-                   [&] {
-                     return parse_data_format(
-                         {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
-                   });
-  // Names in it are of files beside it, not of those where the command stands.
-  for (std::string* name : {&format.labels, &format.masks})
-    if (!name->empty() && fs::exists(folder / *name, ignored)) *name = (folder / *name).string();
-  return format;
+  return at_entry([&]() -> DataFormat {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    const fs::path folder =
+        fs::is_directory(path, ignored) ? fs::path(path) : fs::path(path).parent_path();
+    const std::string json = (folder / "dataset.json").string();
+    if (!fs::exists(json, ignored)) return {};
+    const FileBytes file = read_file(json);
+    DataFormat format =
+        with_context([&] { return fmt::format("while reading {}", json); },
+                     [&] {
+                       return parse_data_format(
+                           {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()});
+                     });
+    // Names in it are relative to its folder, not to the current folder.
+    for (std::string* name : {&format.labels, &format.masks})
+      if (!name->empty() && fs::exists(folder / *name, ignored)) *name = (folder / *name).string();
+    return format;
+  });
 }
 
 }  // namespace anneal

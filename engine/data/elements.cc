@@ -35,6 +35,23 @@ T saturate(double value) {
   return static_cast<T>(value);
 }
 
+template <class View, class Body>
+void visit_elements(const View& view, const Body& body) {
+  const int rank = view.dims.rank();
+  const auto element = static_cast<int64_t>(size_of(view.dtype));
+  Dims index = Dims::filled(rank, 0);
+  int64_t offset = 0;
+  for (int64_t left = count(view.dims); left > 0; --left) {
+    body(view.data + offset * element);
+    for (int axis = rank - 1; axis >= 0; --axis) {
+      offset += view.strides[axis];
+      if (++index[axis] < view.dims[axis]) break;
+      offset -= view.strides[axis] * view.dims[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
 }  // namespace
 
 double read_element(DataType dtype, const std::byte* at) {
@@ -106,25 +123,17 @@ void write_element(DataType dtype, std::byte* at, double value) {
 }
 
 void for_each_element(const TensorView& view, FunctionRef<void(std::byte* element)> body) {
-  const int rank = view.dims.rank();
-  const auto element = static_cast<int64_t>(size_of(view.dtype));
-  Dims index = Dims::filled(rank, 0);
-  int64_t offset = 0;
-  for (int64_t left = count(view.dims); left > 0; --left) {
-    body(view.data + offset * element);
-    for (int axis = rank - 1; axis >= 0; --axis) {
-      offset += view.strides[axis];
-      if (++index[axis] < view.dims[axis]) break;
-      offset -= view.strides[axis] * view.dims[axis];
-      index[axis] = 0;
-    }
-  }
+  visit_elements(view, body);
 }
 
-Tensor dense_copy(const TensorView& view) {
+void for_each_element(const ConstTensorView& view,
+                      FunctionRef<void(const std::byte* element)> body) {
+  visit_elements(view, body);
+}
+
+Tensor dense_copy(const ConstTensorView& view) {
   auto copy = allocate_tensor(view.dtype, view.dims);
-  if (!copy.data.empty())
-    strided_copy(row_major_view(view.dtype, view.dims, copy.data.data()), view);
+  if (!copy.data.empty()) strided_copy(copy.view(), view);
   return copy.tensor;
 }
 

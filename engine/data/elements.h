@@ -15,8 +15,10 @@ void write_element(DataType dtype, std::byte* at, double value);
 
 // Calls body with the address of each element, in row-major order of the axes.
 void for_each_element(const TensorView& view, FunctionRef<void(std::byte* element)> body);
+void for_each_element(const ConstTensorView& view,
+                      FunctionRef<void(const std::byte* element)> body);
 
 // The same elements in row-major memory of its own.
-Tensor dense_copy(const TensorView& view);
+Tensor dense_copy(const ConstTensorView& view);
 
 }  // namespace anneal

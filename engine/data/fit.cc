@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
@@ -49,9 +50,9 @@ Dims without_batch(const DataInput& input) {
   return dims;
 }
 
-TensorView permuted(const TensorView& view, ImageLayout from) {
+ConstTensorView permuted(const ConstTensorView& view, ImageLayout from) {
   const int order[2][3] = {{1, 2, 0}, {2, 0, 1}};  // chw to hwc, hwc to chw
-  TensorView result = view;
+  ConstTensorView result = view;
   const int first = view.dims.rank() - 3;
   for (int i = 0; i < 3; ++i) {
     const int axis = first + order[from == ImageLayout::kChannelsLast ? 1 : 0][i];
@@ -81,7 +82,7 @@ int channel_axis(const Dims& dims, const DataInput& input, const DataFormat& for
                   most, input_text(input)));
 }
 
-Tensor converted(const TensorView& view, const DataInput& input, const DataFormat& format) {
+Tensor converted(const ConstTensorView& view, const DataInput& input, const DataFormat& format) {
   const bool changes = has_formula(format) || format.channels == ChannelOrder::kBgr;
   if (!changes && !is_float(input.dtype) && is_float(view.dtype))
     refuse_argument(fmt::format("the data is {}, the input {} takes whole numbers",
@@ -89,7 +90,7 @@ Tensor converted(const TensorView& view, const DataInput& input, const DataForma
   const int axis = channel_axis(view.dims, input, format);
   const int64_t channels = axis < 0 ? 1 : view.dims[axis];
   const Formula formula(format, channels);
-  TensorView from = view;
+  ConstTensorView from = view;
   if (format.channels == ChannelOrder::kBgr) {
     from.data += (channels - 1) * from.strides[axis] * static_cast<int64_t>(size_of(view.dtype));
     from.strides[axis] = -from.strides[axis];
@@ -141,7 +142,7 @@ Tensor fit_array(const Tensor& array, const DataInput& input, const DataFormat& 
     const auto whole = batched == Batched::kMaybe ? fit_batched(dims, input) : std::nullopt;
     return whole ? whole : fit_sample(dims, input);
   };
-  TensorView view = array.view();
+  ConstTensorView view = array.view();
   auto dims = fit(view.dims);
   if (view.dims.rank() >= 3) {
     // A declared layout that the input does not have, or data that fits the other way round only.

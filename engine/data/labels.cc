@@ -5,6 +5,7 @@
 #include <charconv>
 #include <filesystem>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/file.h"
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/csv.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/elements.h"
 
@@ -33,7 +34,7 @@ Tensor random_sample(DataType dtype, const Dims& dims, uint64_t seed) {
   uint64_t state = seed;
   // As many bits as the type holds, so that no value rounds up to 1.
   const int digits = dtype == DataType::kBF16 ? 8 : dtype == DataType::kF16 ? 11 : 24;
-  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+  for_each_element(sample.view(), [&](std::byte* element) {
     const uint64_t bits = splitmix64(state);
     const double value = is_float(dtype)
                              ? std::ldexp(static_cast<double>(bits >> (64 - digits)), -digits)
@@ -47,7 +48,7 @@ Tensor random_sample(DataType dtype, const Dims& dims, uint64_t seed) {
 Tensor normal_sample(DataType dtype, const Dims& dims, double low, double high, uint64_t seed) {
   auto sample = allocate_tensor(dtype, dims);
   uint64_t state = seed;
-  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+  for_each_element(sample.view(), [&](std::byte* element) {
     // A sum of twelve is the same on every machine, which a logarithm is not.
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += share(state);
@@ -59,7 +60,7 @@ Tensor normal_sample(DataType dtype, const Dims& dims, double low, double high, 
 Tensor uniform_sample(DataType dtype, const Dims& dims, double low, double high, uint64_t seed) {
   auto sample = allocate_tensor(dtype, dims);
   uint64_t state = seed;
-  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+  for_each_element(sample.view(), [&](std::byte* element) {
     write_element(dtype, element, low + (high - low) * share(state));
   });
   return sample.tensor;
@@ -71,7 +72,7 @@ Tensor integer_sample(DataType dtype, const Dims& dims, int64_t low, int64_t hig
   uint64_t state = seed;
   const int64_t n = count(dims);
   int64_t i = 0;
-  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+  for_each_element(sample.view(), [&](std::byte* element) {
     int64_t value = drawn_number(state, low, high);
     const bool is_both = ends == RangeEnds::kBoth && n > 1;
     if (i == n - 1 && (is_both || ends == RangeEnds::kHigh)) value = high;
@@ -88,7 +89,7 @@ Tensor consecutive_sample(DataType dtype, const Dims& dims, int64_t low, int64_t
   uint64_t state = seed;
   const int64_t length = dims.empty() ? 1 : dims.back();
   int64_t i = 0, start = low;
-  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+  for_each_element(sample.view(), [&](std::byte* element) {
     if (i % length == 0) start = drawn_number(state, low, std::max(low, high - length + 1));
     const int64_t value = low + (start - low + i % length) % (high - low + 1);
     ++i;
@@ -102,7 +103,7 @@ Tensor mask_sample(DataType dtype, const Dims& dims, uint64_t seed) {
   uint64_t state = seed;
   const int64_t length = dims.empty() ? 1 : dims.back();
   int64_t i = 0, ones = 0;
-  for_each_element(sample.tensor.view(), [&](std::byte* element) {
+  for_each_element(sample.view(), [&](std::byte* element) {
     if (i % length == 0) ones = drawn_number(state, (length + 1) / 2, length);
     write_element(dtype, element, i % length < ones ? 1 : 0);
     ++i;
@@ -112,7 +113,7 @@ Tensor mask_sample(DataType dtype, const Dims& dims, uint64_t seed) {
 
 Tensor alike_sample(DataType dtype, const Dims& dims, double value) {
   auto sample = allocate_tensor(dtype, dims);
-  for_each_element(sample.tensor.view(),
+  for_each_element(sample.view(),
                    [&](std::byte* element) { write_element(dtype, element, value); });
   return sample.tensor;
 }
@@ -121,7 +122,7 @@ Tensor ramp_sample(DataType dtype, const Dims& dims) {
   auto sample = allocate_tensor(dtype, dims);
   const auto n = static_cast<double>(count(dims));
   double i = 0;
-  for_each_element(sample.tensor.view(),
+  for_each_element(sample.view(),
                    [&](std::byte* element) { write_element(dtype, element, i++ / n); });
   return sample.tensor;
 }

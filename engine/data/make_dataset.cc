@@ -28,9 +28,12 @@ class CalledDataset final : public Dataset {
 std::shared_ptr<const Dataset> make_dataset(
     int64_t count, std::function<std::vector<SampleTensor>(int64_t i)> read,
     std::function<std::optional<int64_t>(int64_t i)> label) {
-  if (count < 1 || !read)
-    fail(ErrorCode::kInvalidArgument, "make_dataset() needs a sample and a function that reads it");
-  return std::make_shared<CalledDataset>(count, std::move(read), std::move(label));
+  return at_entry([&]() -> std::shared_ptr<const Dataset> {
+    if (count < 1 || !read)
+      fail(ErrorCode::kInvalidArgument,
+           "make_dataset() needs a sample and a function that reads it");
+    return std::make_shared<CalledDataset>(count, std::move(read), std::move(label));
+  });
 }
 
 }  // namespace anneal

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/file.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/refuse.h"

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/elements.h"
@@ -25,6 +26,11 @@ Formula::Formula(const DataFormat& format, int64_t channels) {
     if (count == 0) return;
     if (count != 1 && count != channels)
       refuse_argument(fmt::format("{} has {} numbers for {} channels", key, count, channels));
+    for (const double number : numbers)
+      if (!std::isfinite(number) || (to == &Step::std && number == 0))
+        refuse_argument(fmt::format(
+            "{} is {}: {}", key, number,
+            number == 0 ? "it divides, so 0 is refused" : "finite numbers are expected"));
     for (size_t c = 0; c < steps_.size(); ++c) steps_[c].*to = numbers[count == 1 ? 0 : c];
   };
   steps_.resize(static_cast<size_t>(std::max<int64_t>(channels, 1)));

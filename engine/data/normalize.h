@@ -10,7 +10,8 @@ namespace anneal {
 // x = (value * scale - mean) / std + offset, in double.
 class Formula {
  public:
-  // Fails if a list has neither one number nor `channels`.
+  // Fails if a list has neither one number nor `channels`, and on numbers that are not finite or
+  // divide by 0.
   Formula(const DataFormat& format, int64_t channels);
   double operator()(double value, int64_t channel) const;
 

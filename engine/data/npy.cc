@@ -184,7 +184,7 @@ Tensor read_npy(std::span<const std::byte> bytes) {
   const size_t element = size_of(header.dtype);
   const auto elements = static_cast<uint64_t>(count(header.dims));
   if (elements != content.size() / element || content.size() % element != 0)
-    refuse_npy(fmt::format("the shape {} of {} wants {} elements, the file holds {} bytes",
+    refuse_npy(fmt::format("the shape {} of {} needs {} elements, the file holds {} bytes",
                            to_string(header.dims), to_string(header.dtype), elements,
                            content.size()));
 
@@ -196,7 +196,7 @@ Tensor read_npy(std::span<const std::byte> bytes) {
     for (std::byte& byte : read.data) byte = static_cast<std::byte>(byte != std::byte{0});
   if (!header.fortran) return read.tensor;
 
-  TensorView columns = read.tensor.view();
+  TensorView columns = read.view();
   int64_t stride = 1;
   for (int axis = 0; axis < header.dims.rank(); ++axis) {
     columns.strides[axis] = stride;
@@ -205,7 +205,7 @@ Tensor read_npy(std::span<const std::byte> bytes) {
   return dense_copy(columns);
 }
 
-std::vector<std::byte> write_npy(const TensorView& view) {
+std::vector<std::byte> write_npy(const ConstTensorView& view) {
   const bool widen = view.dtype == DataType::kBF16;
   const DataType dtype = widen ? DataType::kF32 : view.dtype;
   std::string shape;
@@ -225,7 +225,7 @@ std::vector<std::byte> write_npy(const TensorView& view) {
   to.number(static_cast<uint16_t>(header.size()));
   to.raw(std::as_bytes(std::span(header)));
   if (widen) {
-    for_each_element(view, [&](std::byte* element) {
+    for_each_element(view, [&](const std::byte* element) {
       to.number(static_cast<float>(read_element(view.dtype, element)));
     });
   } else {

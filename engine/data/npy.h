@@ -13,6 +13,6 @@ bool is_npy(std::span<const std::byte> bytes);  // by the first six bytes
 // Fails with kInvalidArgument.
 Tensor read_npy(std::span<const std::byte> bytes);
 // Version 1.0, little-endian, C order. NumPy has no bf16: it is written as f32.
-std::vector<std::byte> write_npy(const TensorView& view);
+std::vector<std::byte> write_npy(const ConstTensorView& view);
 
 }  // namespace anneal

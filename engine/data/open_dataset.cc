@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/refuse.h"
 #include "anneal/engine/data/dataset.h"
 #include "anneal/engine/data/file_samples.h"
@@ -82,10 +83,8 @@ DataKind kind_of(const std::string& folder, const Contents& found, const DataFor
   const auto count =
       std::count_if(std::begin(kinds), std::end(kinds), [](const auto& row) { return row.first; });
   if (count > 1)
-    refuse_argument(
-        fmt::format("{} holds data of several kinds; say with kind which is meant: images, "
-                    "arrays or tensors",
-                    folder));
+    refuse_argument(fmt::format(
+        "{} holds data of several kinds; select one with kind: images, arrays or tensors", folder));
   if (count == 0)
     refuse_argument(
         fmt::format("{} holds no samples: no images (JPEG, PNG), no arrays (.npy) and no tensors "
@@ -101,10 +100,8 @@ std::shared_ptr<const Dataset> open_folder(const std::string& folder, const Data
   const std::string masks = find_masks(folder, format);
   std::error_code ignored;
   if (!masks.empty() && fs::equivalent(folder, masks, ignored))
-    refuse_argument(
-        fmt::format("{} is both the folder of samples and that of masks; masks want one of "
-                    "their own",
-                    folder));
+    refuse_argument(fmt::format(
+        "{} is both the folder of samples and that of masks; masks need their own folder", folder));
   Contents found = contents_of(folder, masks);
   switch (kind_of(folder, found, format)) {
     case DataKind::kImages:
@@ -142,11 +139,31 @@ std::shared_ptr<const Dataset> open_file(const std::string& path, const DataForm
   return dataset_of_rows(folder, path, format, inputs);
 }
 
-}  // namespace
+// What an application calls.
+class EntryDataset final : public Dataset {
+ public:
+  explicit EntryDataset(std::shared_ptr<const Dataset> samples) : samples_(std::move(samples)) {}
+  int64_t size() const override { return samples_->size(); }
+  std::vector<SampleTensor> read(int64_t i) const override {
+    return at_entry([&] { return samples_->read(i); });
+  }
+  std::string name(int64_t i) const override {
+    return at_entry([&] { return samples_->name(i); });
+  }
+  std::optional<int64_t> label(int64_t i) const override {
+    return at_entry([&] { return samples_->label(i); });
+  }
+  std::optional<Tensor> mask(int64_t i) const override {
+    return at_entry([&] { return samples_->mask(i); });
+  }
 
-std::shared_ptr<const Dataset> open_dataset(const std::string& path, const DataFormat& format,
-                                            std::span<const DataInput> inputs) {
-  if (inputs.empty()) refuse_argument("the network has no input that data could be for");
+ private:
+  std::shared_ptr<const Dataset> samples_;
+};
+
+std::shared_ptr<const Dataset> open_files(const std::string& path, const DataFormat& format,
+                                          std::span<const DataInput> inputs) {
+  if (inputs.empty()) refuse_argument("the network has no input that takes data");
   std::error_code ignored;
   fs::path at = path;
   if (at.extension() == ".json") at = at.has_parent_path() ? at.parent_path() : fs::path(".");
@@ -155,6 +172,14 @@ std::shared_ptr<const Dataset> open_dataset(const std::string& path, const DataF
   if (!fs::exists(at, ignored))
     fail(ErrorCode::kIo, fmt::format("there is no folder or file of data {}", at.string()));
   return open_file(at.string(), format, inputs);
+}
+
+}  // namespace
+
+std::shared_ptr<const Dataset> open_dataset(const std::string& path, const DataFormat& format,
+                                            std::span<const DataInput> inputs) {
+  return at_entry(
+      [&] { return std::make_shared<const EntryDataset>(open_files(path, format, inputs)); });
 }
 
 }  // namespace anneal

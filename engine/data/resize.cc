@@ -124,7 +124,7 @@ Image resize_nearest(const Image& image, const Dims& size) {
 
 Image resize(const Image& image, const Dims& size, ResizeFilter filter, bool antialias) {
   if (filter == ResizeFilter::kBicubic && !antialias)
-    fail(ErrorCode::kInvalidArgument, "bicubic is there with antialias only");
+    fail(ErrorCode::kInvalidArgument, "bicubic works with antialias only");
   blank_image(size[0], size[1], 1);
   if (filter == ResizeFilter::kNearest) return resize_nearest(image, size);
   const Image* source = &image;

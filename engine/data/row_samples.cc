@@ -76,6 +76,10 @@ Tensor read_raw_rows(const std::string& path, const DataFormat& format) {
         fmt::format("{} is taken for raw samples (by its name it is no picture, .npy, .npz, .pb "
                     "or idx file); say with dtype and shape what one is: dtype u8, shape 32x32x3",
                     path));
+  if (*format.dtype == DataType::kString ||
+      std::ranges::any_of(*format.shape, [](int64_t size) { return size < 1; }))
+    refuse_argument(fmt::format("raw samples of {}{}: give numbers, of sizes from 1 on",
+                                to_string(*format.dtype), to_string(*format.shape)));
   FileBytes file = path.ends_with(".gz") ? read_file(path) : map_file(path);
   if (path.ends_with(".gz")) {
     auto contents = std::make_shared<std::vector<std::byte>>(with_context(

@@ -62,6 +62,10 @@ Tensor read_sample(const std::string& path, const RawFormat& raw) {
                       });
 }
 
+void write_sample(const std::string& path, const ConstTensorView& view) {
+  write_file_atomically(path, write_npy(view));
+}
+
 bool has_array_name(std::string_view path) {
   const std::string_view file_name = without_gz(path);
   return file_name.ends_with(".npy") || file_name.ends_with(".npz") || has_idx_name(file_name);

@@ -1,4 +1,4 @@
-// Reading of one tensor from one file: .npy, TensorProto (.pb), idx, or raw bytes.
+// One tensor in one file: .npy, TensorProto (.pb), idx, or raw bytes.
 #pragma once
 #include <optional>
 #include <string>
@@ -18,6 +18,9 @@ struct RawFormat {
 // other files are raw, row-major and little-endian. A file with .gz after its name is unpacked.
 // Fails with kIo or kInvalidArgument, naming the file.
 Tensor read_sample(const std::string& path, const RawFormat& raw);
+
+// As .npy, whole or not at all. Fails with kCannotWrite.
+void write_sample(const std::string& path, const ConstTensorView& view);
 
 // By its name: .npy, .npz or idx, also with .gz.
 bool has_array_name(std::string_view path);

@@ -111,19 +111,21 @@ std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
 
 std::shared_ptr<const Dataset> subset(std::shared_ptr<const Dataset> samples,
                                       std::string_view which) {
-  if (!samples) fail(ErrorCode::kInvalidArgument, "there are no samples: the dataset is null");
-  while (true) {
-    const size_t comma = which.find(',');
-    const std::string_view one = which.substr(0, comma);
-    const auto kept = selected(*samples, one);
-    std::vector<int64_t> indices;
-    for (size_t i = 0; i < kept.size(); ++i)
-      if (kept[i]) indices.push_back(static_cast<int64_t>(i));
-    if (indices.empty()) refuse_subset(one, "none of the samples is left");
-    samples = subset(std::move(samples), std::move(indices));
-    if (comma == which.npos) return samples;
-    which.remove_prefix(comma + 1);
-  }
+  return at_entry([&]() -> std::shared_ptr<const Dataset> {
+    if (!samples) fail(ErrorCode::kInvalidArgument, "there are no samples: the dataset is null");
+    while (true) {
+      const size_t comma = which.find(',');
+      const std::string_view one = which.substr(0, comma);
+      const auto kept = selected(*samples, one);
+      std::vector<int64_t> indices;
+      for (size_t i = 0; i < kept.size(); ++i)
+        if (kept[i]) indices.push_back(static_cast<int64_t>(i));
+      if (indices.empty()) refuse_subset(one, "no sample is left");
+      samples = subset(std::move(samples), std::move(indices));
+      if (comma == which.npos) return samples;
+      which.remove_prefix(comma + 1);
+    }
+  });
 }
 
 }  // namespace anneal

@@ -168,9 +168,8 @@ TEST(Calibrate, FindsRangesInBranches) {
   EXPECT_EQ(found.table.tensors.at("r").min, 0);
   EXPECT_GT(found.table.tensors.at("r").max, 1);
   EXPECT_FALSE(found.table.tensors.contains("s"));
-  EXPECT_THAT(
-      found.warnings,
-      testing::ElementsAre(testing::HasSubstr("\"s\", in a branch or a loop, was in no sample")));
+  EXPECT_THAT(found.warnings, testing::ElementsAre(testing::HasSubstr(
+                                  "\"s\", in a branch or a loop, was computed for no sample")));
   GraphBuildOptions options;
   options.passes.precision.types = {Precision::kI8};
   options.passes.precision.ranges = std::make_shared<const CalibrationTable>(found.table);
@@ -292,7 +291,7 @@ TEST(Calibrate, WantsAPercentile) {
   options.calibration.percentile = std::nan("");
   const auto samples = std::make_shared<NormalSamples>(1, Dims{1, 3, 8, 8});
   EXPECT_THAT(error_of([&] { calibrate(network(), samples, options); }),
-              testing::HasSubstr("percentile of nan"));
+              testing::HasSubstr("percentile is nan"));
 }
 
 TEST(Calibrate, TheSameForAnyNumberOfThreads) {
@@ -343,6 +342,16 @@ TEST(Calibrate, NamesSampleAndTensorOfWhatIsNotFinite) {
   EXPECT_THAT(error_of([&] { calibrate(network(), samples, {}); }),
               testing::AllOf(testing::HasSubstr("sample \"sample 3\""),
                              testing::HasSubstr("tensor \"x\"")));
+}
+
+TEST(Calibrate, NamesTheSampleWhoseShapeDoesNotFit) {
+  const auto samples = make_dataset(3, [](int64_t i) -> std::vector<SampleTensor> {
+    return NormalSamples(1, {1, 3, 8, i == 2 ? 4 : 8}).read(0);
+  });
+  EXPECT_THAT(
+      error_of([&] { calibrate(network(), samples, {}); }),
+      testing::AllOf(testing::StartsWith("invalid_argument: "), testing::HasSubstr("sample \"2\""),
+                     testing::HasSubstr("\"x\""), testing::HasSubstr("[1,3,8,4]")));
 }
 
 TEST(Calibrate, RefusesWhatHasNothingToCalibrate) {

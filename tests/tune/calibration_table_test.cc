@@ -26,6 +26,14 @@ TEST(CalibrationTable, ComesBackFromText) {
   EXPECT_EQ(parse_calibration_table(to_string(example())), example());
 }
 
+TEST(CalibrationTable, MethodsOfApplicationsAreOneWord) {
+  CalibrationTable table;
+  table.tensors["x"] = {.min = 0, .max = 1, .seen_min = 0, .seen_max = 1, .method = ""};
+  EXPECT_EQ(parse_calibration_table(to_string(table)).tensors.at("x").method, "given");
+  table.tensors["x"].method = "by hand";
+  EXPECT_EQ(parse_calibration_table(to_string(table)).tensors.at("x").method, "by-hand");
+}
+
 TEST(CalibrationTable, IsEditedByHand) {
   const CalibrationTable table = parse_calibration_table(
       "# mine\r\n\r\nanneal calibration 1\n#more\n  0 1 0 2 by-hand \"x\"  \n");
@@ -50,7 +58,7 @@ TEST(CalibrationTable, RefusesWhatItIsNot) {
   EXPECT_THAT(refusal("2 1 0 1 mse \"a\""), testing::HasSubstr("begins at 2"));
   EXPECT_THAT(refusal("0 1 0 1 mse \"a"), testing::HasSubstr("not closed"));
   EXPECT_THAT(refusal("0 1 0 1 mse \"a\\x1\""), testing::HasSubstr("hexadecimal"));
-  EXPECT_THAT(refusal("0 1 0 1 mse \"a\" b"), testing::HasSubstr("more than is wanted"));
+  EXPECT_THAT(refusal("0 1 0 1 mse \"a\" b"), testing::HasSubstr("too many fields"));
   EXPECT_THAT(refusal("0 1 0 1 mse \"a\"\n0 1 0 1 mse \"a\""),
               testing::HasSubstr("line 3: tensor \"a\" occurs twice"));
   EXPECT_THAT(refusal("0 1 3 2 mse \"a\""), testing::HasSubstr("extremes begin at 3"));
@@ -61,7 +69,7 @@ TEST(CalibrationTable, RefusesWhatItIsNot) {
   EXPECT_THAT(refusal("layer \"a\" least"), testing::HasSubstr("not \"least\""));
   EXPECT_THAT(refusal("layer \"a\" mse 0.1"), testing::HasSubstr("too soon"));
   EXPECT_THAT(refusal("layer \"a\" mse 0.1 inf"), testing::HasSubstr("finite"));
-  EXPECT_THAT(refusal("layer \"a\" mse 1 2 3"), testing::HasSubstr("more than is wanted"));
+  EXPECT_THAT(refusal("layer \"a\" mse 1 2 3"), testing::HasSubstr("too many fields"));
   EXPECT_THAT(refusal("layer \"a\" mse\nlayer \"a\" mse"), testing::HasSubstr("line 3: layer"));
   EXPECT_THAT(refusal("bias \"a\""), testing::HasSubstr("too soon"));
   EXPECT_THAT(refusal("bias \"a\" 1 nan"), testing::HasSubstr("finite"));

@@ -297,13 +297,14 @@ TEST(FrontierClaims, AreShown) {
   frontier.points[1].confirmed->score = 70;
   EXPECT_THAT(frontier_table(frontier), Not(HasSubstr("claimed")));
   claim_scores(frontier);
-  EXPECT_THAT(frontier_table(frontier),
-              AllOf(HasSubstr("\n   * int8     9.31  10.05   3.07x    70.00  72.73"),
-                    HasSubstr("\n     mix-4   17.10  18.47   1.67x        -  75.63"),
-                    HasSubstr("claimed: the least confirmed score of it and of all slower *\n")));
+  EXPECT_THAT(
+      frontier_table(frontier),
+      AllOf(HasSubstr("\n   * int8     9.31  10.05   3.07x    70.00  72.73"),
+            HasSubstr("\n     mix-4   17.10  18.47   1.67x        -  75.63"),
+            HasSubstr("claimed: the confirmed score that it and all slower points * reach\n")));
   EXPECT_THAT(frontier_csv(frontier), HasSubstr(",2.5,4.3,70,0.0034,"));
   for (FrontierPoint& each : frontier.points) each.confirmed.reset();
-  EXPECT_THAT(frontier_table(frontier), HasSubstr("claimed: the least score of it"));
+  EXPECT_THAT(frontier_table(frontier), HasSubstr("claimed: the score that it"));
 }
 
 TEST(FrontierSummary, SaysGainsAndNothings) {
@@ -315,7 +316,7 @@ TEST(FrontierSummary, SaysGainsAndNothings) {
   *frontier.points[3].confirmed = {2500, 75.3, 0.83, -0.2, 1.64};
   EXPECT_EQ(summarize(frontier).loss, "loses 0.8 points (95 %: -0.2 to 1.6)");
   frontier.chosen = 7;
-  EXPECT_EQ(summarize(frontier).speed, "f32: nothing faster keeps to the budget");
+  EXPECT_EQ(summarize(frontier).speed, "f32: no faster mix meets the budget");
   EXPECT_EQ(summarize(frontier).loss, "");
   frontier.points.pop_back();
   frontier.chosen = 3;
@@ -474,10 +475,10 @@ TEST(Frontier, SamplesThatChoseAreSaidToHave) {
   Frontier frontier = example();
   EXPECT_EQ(what_confirms(frontier), "held out from the search");
   frontier.turned_down = 1;
-  EXPECT_EQ(what_confirms(frontier), "which turned 1 faster mix down");
+  EXPECT_EQ(what_confirms(frontier), "which rejected 1 faster mix");
   frontier.turned_down = 2;
   for (const std::string& told : {frontier_table(frontier), frontier_svg(frontier)}) {
-    EXPECT_THAT(told, HasSubstr("which turned 2 faster mixes down"));
+    EXPECT_THAT(told, HasSubstr("which rejected 2 faster mixes"));
     EXPECT_THAT(told, Not(HasSubstr("held out")));
   }
   EXPECT_EQ(parse_frontier(frontier_json(frontier)).turned_down, 2);

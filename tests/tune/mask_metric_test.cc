@@ -150,7 +150,7 @@ TEST(MaskMetric, WhatIsWrongIsNamedWithTheRemedy) {
   EXPECT_THAT(error_of([&] {
                 judge({floats({1, 5}, {1, 2, 3, 4, 5})}, truth({1, 1}, {0}));
               }),
-              AllOf(StartsWith("invalid_argument"), HasSubstr("mIoU wants"), HasSubstr("masks")));
+              AllOf(StartsWith("invalid_argument"), HasSubstr("mIoU needs"), HasSubstr("masks")));
   EXPECT_THAT(error_of([&] {
                 judge({scores}, truth({1, 2}, {0, 1}), "b");
               }),

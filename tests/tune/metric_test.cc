@@ -90,7 +90,7 @@ TEST(Metric, TopClassesSayWhatTheyMiss) {
   const Results picture = {
       {floats({1, 3, 2, 2}, std::vector<float>(12)), integers({1, 3}, {1, 2, 3})}, {}, 1};
   EXPECT_THAT(error_of([&] { judge(*top1, picture); }),
-              AllOf(StartsWith("invalid_argument"), HasSubstr("top-1 wants"),
+              AllOf(StartsWith("invalid_argument"), HasSubstr("top-1 needs"),
                     HasSubstr("\"a\" f32[1,3,2,2], \"b\" i64[1,3]")));
   EXPECT_THAT(
       error_of([&] {
@@ -163,7 +163,7 @@ TEST(Metric, MaxError) {
   EXPECT_THAT(error_of([&] {
                 judge(*metric, {{integers({2}, {4, 5})}});
               }),
-              AllOf(StartsWith("invalid_argument"), HasSubstr("max-error wants"),
+              AllOf(StartsWith("invalid_argument"), HasSubstr("max-error needs"),
                     HasSubstr("\"a\" i64[2]")));
 }
 
@@ -240,6 +240,7 @@ TEST(Metric, DropIsFiniteWhereScoresAreNot) {
   EXPECT_THAT(
       error_of([&] { drop_of(Ratio(), good, none); }),
       AllOf(StartsWith("invalid_argument"), HasSubstr("ratio"), HasSubstr("no finite score")));
+  EXPECT_THAT(error_of([&] { drop_of(Ratio(), {}, {}); }), StartsWith("invalid_argument"));
 }
 
 // A folder for scripts, and for the temporary folders of commands, of which none may stay.

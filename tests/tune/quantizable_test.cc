@@ -69,7 +69,7 @@ TEST(Quantizable, ALayerWhoseErrorIsTooLargeStaysF32UnlessItIsAskedFor) {
   EXPECT_THAT(told_of_a(), testing::StartsWith("is int8"));
   precision.max_layer_error = 0.001F;
   precision.layers = {{"a", Precision::kI8}};
-  EXPECT_THAT(told_of_a(), testing::StartsWith("is int8, as was asked"));
+  EXPECT_THAT(told_of_a(), testing::StartsWith("is int8, as requested"));
 }
 
 TEST(Quantizable, WhatReadersNeedDecidesToo) {
@@ -117,7 +117,7 @@ TEST(CheckPrecision, RefusesLowPrecisionAndExactResultsAtOnce) {
   check_precision(options, network());
   options.precision.types = {Precision::kBF16};
   EXPECT_THAT(error_of([&] { check_precision(options, network()); }),
-              testing::HasSubstr("ask for one"));
+              testing::HasSubstr("request only one"));
 }
 
 TEST(CheckPrecision, RefusesTablesThatDoNotFitTheBuild) {

@@ -186,7 +186,7 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
     fail(ErrorCode::kInvalidArgument, "there are no samples to calibrate with");
   if (const double percent = options.calibration.percentile; !(percent >= 50 && percent <= 100))
     fail(ErrorCode::kInvalidArgument,
-         fmt::format("a percentile of {}: 50 to 100 is wanted", percent));
+         fmt::format("percentile is {}: 50 to 100 is expected", percent));
   const Calibrator calibrator(samples, options);
   Graph graph = prepared_for_precision(model, calibrator.passes());
   if (!has_values_to_calibrate(graph))

@@ -168,8 +168,8 @@ void check_finite(const std::vector<WatchedValue>& all, const std::string& sampl
   for (const WatchedValue& watched : all)
     if (watched.values.not_finite() > 0)
       fail(ErrorCode::kInvalidArgument,
-           fmt::format("{}: tensor \"{}\" has values that are NaN or infinite; leave the "
-                       "sample out, or mend what it is made of",
+           fmt::format("{}: tensor \"{}\" has values that are NaN or infinite; leave the sample "
+                       "out, or repair its data",
                        sample, watched.name));
 }
 
@@ -218,9 +218,10 @@ MeasuredRanges measure_ranges(const Graph& graph, const RangeOptions& range,
       continue;
     }
     if (watched.values.count() == 0) {
-      result.warnings.push_back(fmt::format(
-          "tensor \"{}\", in a branch or a loop, was in no sample: what reads it stays f32",
-          watched.name));
+      result.warnings.push_back(
+          fmt::format("tensor \"{}\", in a branch or a loop, was computed for no sample: layers "
+                      "that read it stay f32",
+                      watched.name));
       continue;
     }
     const TensorRange found = choose_range(watched.values, range);

@@ -10,11 +10,11 @@
 
 namespace anneal {
 
-// Layers that are computed in one precision.
+// Layers that always have the same precision.
 struct PrecisionGroup {
-  std::string name;                 // "conv_3"; of several layers the first, "conv_3 and 2 more"
-  std::vector<std::string> layers;  // by the names that --layer-precision knows, in order
-  std::string why;                  // why they belong together; empty: there is one
+  std::string name;                 // "conv_3"; with several layers: "conv_3 and 2 more"
+  std::vector<std::string> layers;  // their names for --layer-precision, in order
+  std::string why;                  // the reason for the group; empty: a single layer
   bool can_be_int8 = false;         // true if a layer of the group can
 };
 
@@ -31,15 +31,15 @@ struct FrontierPoint {
   // Mean squared difference of all float outputs from f32 on the search samples, divided by the
   // mean square of the f32 outputs.
   double output_error = 0;
-  MeasuredScore search;                           // on the samples that tuning chose by
-  std::optional<MeasuredScore> confirmed;         // on those it had not seen
+  MeasuredScore search;                           // on the search samples
+  std::optional<MeasuredScore> confirmed;         // on the held-out samples
   double milliseconds = 0, milliseconds_p99 = 0;  // of one inference
-  bool is_modelled = false;                     // latency: not measured, for the device is not here
-  uint64_t engine_bytes = 0, memory_bytes = 0;  // of the file; of one context
-  bool is_on_frontier = false;                  // none is both faster and less damaged
-  // The least score of it and of all slower points on the frontier; empty off the frontier.
+  bool is_modelled = false;                       // latency: not measured, the device is absent
+  uint64_t engine_bytes = 0, memory_bytes = 0;    // of the file; of one context
+  bool is_on_frontier = false;                    // no point is both faster and more accurate
+  // The score that this point and all slower ones on the frontier reach; empty off the frontier.
   std::optional<double> claimed{};
-  std::string command{};  // that builds it again
+  std::string command{};  // the command that builds this point
 };
 
 // A group that is not in the lowest precision, and why.
@@ -51,35 +51,35 @@ struct KeptHigh {
 
 struct Frontier {
   std::string model, target, metric, unit;
-  double budget = 0;  // the most drop; or the least score of a metric without drops
+  double budget = 0;  // largest drop; for a metric without drops, the minimum score
   bool budget_is_score = false;
   int threads = 0;
   std::vector<PrecisionGroup> groups;
   std::vector<FrontierPoint> points;  // from the fastest on
-  size_t chosen = 0;                  // of points
+  size_t chosen = 0;                  // index into points
   // Faster mixes that passed the search but failed confirmation. If above 0, the held-out samples
   // also influenced the choice.
   int turned_down = 0;
-  std::vector<KeptHigh> kept_high;  // of the chosen one
+  std::vector<KeptHigh> kept_high;  // of the chosen point
   std::vector<std::string> warnings;
   bool symmetric = false;   // zero points are 0
-  std::string calibration;  // the table, as text; empty: none was wanted
+  std::string calibration;  // the table, as text; empty: no point needs one
 };
 
-// Of the chosen point: "mix-3: 2.1x as fast as f32", and "loses 0.4 points (95 %: -0.8 to 1.6)", by
-// its confirmed score if it has one. Empty: nothing is known of that, or there are no points.
+// The chosen point: "mix-3: 2.1x as fast as f32", and "loses 0.4 points (95 %: -0.8 to 1.6)", by
+// its confirmed score if it has one. Empty if unknown, or if there are no points.
 struct FrontierSummary {
   std::string speed, loss;
 };
 FrontierSummary summarize(const Frontier& frontier);
 
-// The precision that builds a point of a frontier again.
+// The options with which build_engine() builds a point of the frontier.
 PrecisionOptions precision_of(const Frontier& frontier, const FrontierPoint& point);
 
 // kTable: for people, a line per point. kCsv: for spreadsheets; unknown numbers are empty fields.
 // kJson: every field, for programs and for `--mix FILE:POINT`; text that is not UTF-8 loses those
-// bytes. kSvg: a picture of latency (across) against score (up). REQUIRES: groups that kept_high
-// names; for JSON, numbers that are finite, but for scores.
+// bytes. kSvg: a picture of latency (across) against score (up). REQUIRES: kept_high
+// names existing groups; for kJson, all numbers but scores are finite
 enum class FrontierForm { kTable, kCsv, kJson, kSvg };
 std::string to_string(const Frontier& frontier, FrontierForm form);
 // The frontier that FrontierForm::kJson wrote. Fails with kInvalidArgument on anything else, naming

@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "anneal/core/fail.h"
+
 namespace anneal {
 namespace {
 
@@ -201,11 +203,11 @@ class Table {
   }
 
   std::string legend() const {
-    std::string text = "\n->: chosen; *: none is both faster and less damaged";
+    std::string text = "\n->: chosen; *: no point is both faster and more accurate";
     if (std::ranges::any_of(frontier_.points, &FrontierPoint::is_modelled))
       text += "; ~: modelled, not measured";
     if (std::ranges::any_of(frontier_.points, has_claim))
-      text += fmt::format("\nclaimed: the least {}score of it and of all slower *",
+      text += fmt::format("\nclaimed: the {}score that it and all slower points * reach",
                           is_all_confirmed(frontier_) ? "confirmed " : "");
     return text + "\n";
   }
@@ -305,7 +307,7 @@ void claim_scores(Frontier& frontier) {
 
 std::string what_confirms(const Frontier& frontier) {
   if (frontier.turned_down == 0) return "held out from the search";
-  return fmt::format("which turned {} faster mix{} down", frontier.turned_down,
+  return fmt::format("which rejected {} faster mix{}", frontier.turned_down,
                      frontier.turned_down == 1 ? "" : "es");
 }
 
@@ -322,57 +324,61 @@ std::string_view drop_unit(const Frontier& frontier) {
 }
 
 FrontierSummary summarize(const Frontier& frontier) {
-  FrontierSummary summary;
-  if (frontier.chosen >= frontier.points.size()) return summary;
-  const FrontierPoint& point = frontier.points[frontier.chosen];
-  summary.speed = point.name;
-  if (&point == f32_point(frontier)) {
-    summary.speed += ": nothing faster keeps to the budget";
+  return at_entry([&] {
+    FrontierSummary summary;
+    if (frontier.chosen >= frontier.points.size()) return summary;
+    const FrontierPoint& point = frontier.points[frontier.chosen];
+    summary.speed = point.name;
+    if (&point == f32_point(frontier)) {
+      summary.speed += ": no faster mix meets the budget";
+      return summary;
+    }
+    if (const auto speed = speed_of(frontier, point))
+      summary.speed += fmt::format(": {:.{}f}x as fast as f32{}", *speed, *speed < 1.995 ? 2 : 1,
+                                   point.is_modelled ? ", modelled" : "");
+    const MeasuredScore& score = point.confirmed ? *point.confirmed : point.search;
+    const std::string_view unit = drop_unit(frontier);
+    const std::string_view space = unit.empty() ? "" : " ";
+    if (frontier.budget_is_score) {
+      if (!std::isnan(score.score))
+        summary.loss = fmt::format("{} {:.4g}{}{}", frontier.metric, score.score,
+                                   frontier.unit.empty() ? "" : " ", frontier.unit);
+      return summary;
+    }
+    if (!std::isfinite(score.drop)) return summary;
+    const double largest =
+        std::max({std::abs(score.drop), std::abs(score.drop_low), std::abs(score.drop_high)});
+    // Two digits of the largest, for an interval is no surer than that.
+    const int decimals = std::isfinite(largest) ? std::clamp(decimals_of(largest) - 2, 1, 9) : 2;
+    const std::string drop = number_text(score.drop, decimals);
+    const bool is_gain = drop.starts_with('-');
+    summary.loss = fmt::format("{} {}{}{}", is_gain ? "gains" : "loses",
+                               std::string_view(drop).substr(is_gain ? 1 : 0), space, unit);
+    if (std::isfinite(largest)) {
+      // For a gain, the interval is that of the gain.
+      const auto [low, high] = is_gain ? std::pair(-score.drop_high, -score.drop_low)
+                                       : std::pair(score.drop_low, score.drop_high);
+      summary.loss +=
+          fmt::format(" (95 %: {} to {})", number_text(low, decimals), number_text(high, decimals));
+    }
     return summary;
-  }
-  if (const auto speed = speed_of(frontier, point))
-    summary.speed += fmt::format(": {:.{}f}x as fast as f32{}", *speed, *speed < 1.995 ? 2 : 1,
-                                 point.is_modelled ? ", modelled" : "");
-  const MeasuredScore& score = point.confirmed ? *point.confirmed : point.search;
-  const std::string_view unit = drop_unit(frontier);
-  const std::string_view space = unit.empty() ? "" : " ";
-  if (frontier.budget_is_score) {
-    if (!std::isnan(score.score))
-      summary.loss = fmt::format("{} {:.4g}{}{}", frontier.metric, score.score,
-                                 frontier.unit.empty() ? "" : " ", frontier.unit);
-    return summary;
-  }
-  if (!std::isfinite(score.drop)) return summary;
-  const double largest =
-      std::max({std::abs(score.drop), std::abs(score.drop_low), std::abs(score.drop_high)});
-  // Two digits of the largest, for an interval is no surer than that.
-  const int decimals = std::isfinite(largest) ? std::clamp(decimals_of(largest) - 2, 1, 9) : 2;
-  const std::string drop = number_text(score.drop, decimals);
-  const bool is_gain = drop.starts_with('-');
-  summary.loss = fmt::format("{} {}{}{}", is_gain ? "gains" : "loses",
-                             std::string_view(drop).substr(is_gain ? 1 : 0), space, unit);
-  if (std::isfinite(largest)) {
-    // For a gain, the interval is that of the gain.
-    const auto [low, high] = is_gain ? std::pair(-score.drop_high, -score.drop_low)
-                                     : std::pair(score.drop_low, score.drop_high);
-    summary.loss +=
-        fmt::format(" (95 %: {} to {})", number_text(low, decimals), number_text(high, decimals));
-  }
-  return summary;
+  });
 }
 
 std::string to_string(const Frontier& frontier, FrontierForm form) {
-  switch (form) {
-    case FrontierForm::kCsv:
-      return frontier_csv(frontier);
-    case FrontierForm::kJson:
-      return frontier_json(frontier);
-    case FrontierForm::kSvg:
-      return frontier_svg(frontier);
-    case FrontierForm::kTable:
-      break;
-  }
-  return frontier_table(frontier);
+  return at_entry([&] {
+    switch (form) {
+      case FrontierForm::kCsv:
+        return frontier_csv(frontier);
+      case FrontierForm::kJson:
+        return frontier_json(frontier);
+      case FrontierForm::kSvg:
+        return frontier_svg(frontier);
+      case FrontierForm::kTable:
+        break;
+    }
+    return frontier_table(frontier);
+  });
 }
 
 std::string frontier_table(const Frontier& frontier) { return Table(frontier).text(); }

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "anneal frontier 1";
-// JSON has no such numbers, and the model in f32 may be infinitely good.
+// JSON lacks these numbers, and a score may be infinite.
 constexpr std::pair<std::string_view, double> kNotFinite[] = {
     {"inf", std::numeric_limits<double>::infinity()},
     {"-inf", -std::numeric_limits<double>::infinity()},
@@ -235,42 +235,44 @@ std::string frontier_json(const Frontier& frontier) {
 }
 
 Frontier parse_frontier(std::string_view text) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    Value{json, {}}.refuse(fmt::format("it is no JSON: {}", error.what()));
-  }
-  const Fields fields({json, {}},
-                      {"format", "model", "target", "threads", "metric", "unit", "budget",
-                       "budget_is_score", "symmetric", "chosen", "turned_down", "points", "groups",
-                       "kept_high", "warnings", "calibration"});
-  if (const Value format = fields["format"]; format.text() != kFormat)
-    format.refuse(fmt::format("it is not \"{}\"", kFormat));
-  Frontier frontier;
-  frontier.model = fields["model"].text();
-  frontier.target = fields["target"].text();
-  frontier.threads = fields["threads"].count<int>();
-  frontier.metric = fields["metric"].text();
-  frontier.unit = fields["unit"].text();
-  frontier.budget = fields["budget"].number();
-  frontier.budget_is_score = fields["budget_is_score"].flag();
-  frontier.symmetric = fields["symmetric"].flag();
-  frontier.turned_down = fields["turned_down"].count<int>();
-  frontier.groups = fields["groups"].list(read_group);
-  const size_t groups = frontier.groups.size();
-  const Value points = fields["points"];
-  frontier.points = points.list([&](const Value& each) { return read_point(each, groups); });
-  std::set<std::string_view> names;
-  for (const FrontierPoint& point : frontier.points)
-    if (!names.insert(point.name).second)
-      points.refuse(fmt::format("several are called \"{}\"", point.name));
-  frontier.chosen = fields["chosen"].index(frontier.points.size());
-  frontier.kept_high =
-      fields["kept_high"].list([&](const Value& each) { return read_kept(each, groups); });
-  frontier.warnings = fields["warnings"].list(read_text);
-  frontier.calibration = fields["calibration"].text();
-  return frontier;
+  return at_entry([&] {
+    Json json;
+    try {
+      json = Json::parse(text);
+    } catch (const Json::exception& error) {
+      Value{json, {}}.refuse(fmt::format("it is no JSON: {}", error.what()));
+    }
+    const Fields fields(
+        {json, {}}, {"format", "model", "target", "threads", "metric", "unit", "budget",
+                     "budget_is_score", "symmetric", "chosen", "turned_down", "points", "groups",
+                     "kept_high", "warnings", "calibration"});
+    if (const Value format = fields["format"]; format.text() != kFormat)
+      format.refuse(fmt::format("it is not \"{}\"", kFormat));
+    Frontier frontier;
+    frontier.model = fields["model"].text();
+    frontier.target = fields["target"].text();
+    frontier.threads = fields["threads"].count<int>();
+    frontier.metric = fields["metric"].text();
+    frontier.unit = fields["unit"].text();
+    frontier.budget = fields["budget"].number();
+    frontier.budget_is_score = fields["budget_is_score"].flag();
+    frontier.symmetric = fields["symmetric"].flag();
+    frontier.turned_down = fields["turned_down"].count<int>();
+    frontier.groups = fields["groups"].list(read_group);
+    const size_t groups = frontier.groups.size();
+    const Value points = fields["points"];
+    frontier.points = points.list([&](const Value& each) { return read_point(each, groups); });
+    std::set<std::string_view> names;
+    for (const FrontierPoint& point : frontier.points)
+      if (!names.insert(point.name).second)
+        points.refuse(fmt::format("several are called \"{}\"", point.name));
+    frontier.chosen = fields["chosen"].index(frontier.points.size());
+    frontier.kept_high =
+        fields["kept_high"].list([&](const Value& each) { return read_kept(each, groups); });
+    frontier.warnings = fields["warnings"].list(read_text);
+    frontier.calibration = fields["calibration"].text();
+    return frontier;
+  });
 }
 
 }  // namespace anneal

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/engine/tune/frontier/frontier_forms.h"
 #include "anneal/engine/tune/frontier/label_places.h"
 #include "anneal/engine/tune/frontier/svg.h"
@@ -14,9 +15,9 @@
 namespace anneal {
 namespace {
 
-constexpr const char *kInk = "#24292f", *kFaint = "#656d76", *kGround = "#fbfbfa",
-                     *kGrid = "#e4e6e9", *kAxis = "#b4b9bf", *kPlot = "#ffffff",
-                     *kBeyond = "#f9e5e1", *kLimit = "#c4402f", *kFront = "#8c959f";
+constexpr const char *kInk = "#24292f", *kFaint = "#656d76", *kGrid = "#e4e6e9", *kAxis = "#b4b9bf",
+                     *kPlot = "#ffffff", *kBeyond = "#f9e5e1", *kLimit = "#c4402f",
+                     *kFront = "#8c959f";
 constexpr double kWidth = 960, kHeight = 600;
 constexpr double kLeft = 78, kRight = 936, kTop = 104, kBottom = 524;
 constexpr double kRadius = 5.5, kRing = 10, kAtEdge = 10;
@@ -103,12 +104,7 @@ class Picture {
     const std::string title =
         fmt::format("{}: {} against latency", svg_shortened(frontier_.model, kLongestTitle),
                     svg_shortened(frontier_.metric, kLongestTitle));
-    std::string svg = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
-        "height=\"{1}\" role=\"img\" font-family=\"-apple-system, Segoe UI, Helvetica, Arial, "
-        "DejaVu Sans, sans-serif\">\n<title>{2}</title>\n"
-        "<rect width=\"{0}\" height=\"{1}\" rx=\"8\" fill=\"{3}\"/>\n",
-        kWidth, kHeight, svg_escaped(title), kGround);
+    std::string svg = svg_start(kWidth, kHeight, title);
     svg += svg_text(20, 34, title, {.size = 18, .weight = "bold"});
     svg += svg_text(20, 55, subtitle(), {.colour = kFaint});
     svg += legend() + ground() + axes() + front() + intervals();

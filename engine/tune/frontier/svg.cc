@@ -76,6 +76,15 @@ double svg_text_width(std::string_view text, double size) {
   return 0.55 * size * static_cast<double>(characters(text));
 }
 
+std::string svg_start(double width, double height, std::string_view title) {
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" "
+      "height=\"{1}\" role=\"img\" font-family=\"-apple-system, Segoe UI, Helvetica, Arial, "
+      "DejaVu Sans, sans-serif\">\n<title>{2}</title>\n"
+      "<rect width=\"{0}\" height=\"{1}\" rx=\"8\" fill=\"#fbfbfa\"/>\n",
+      width, height, svg_escaped(title));
+}
+
 std::string svg_text(double x, double y, std::string_view words, const SvgText& style) {
   return fmt::format(
       "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{}\" fill=\"{}\" text-anchor=\"{}\" "

@@ -1,4 +1,4 @@
-// Text and lines of an SVG. Text may be any bytes: invalid UTF-8, and characters that XML forbids,
+// The parts of an SVG. Text may be any bytes: invalid UTF-8, and characters that XML forbids,
 // become U+FFFD.
 #pragma once
 #include <cstddef>
@@ -18,6 +18,8 @@ struct SvgLine {
   double x1 = 0, y1 = 0, x2 = 0, y2 = 0;
 };
 
+// The start of a file: its size, fonts, title, and a light ground, so that it is read on any page.
+std::string svg_start(double width, double height, std::string_view title);
 std::string svg_text(double x, double y, std::string_view words, const SvgText& style = {});
 // more: other attributes, " stroke-dasharray=..."
 std::string svg_line(const SvgLine& line, const char* colour, double width,

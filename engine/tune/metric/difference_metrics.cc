@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/metric/judged_output.h"

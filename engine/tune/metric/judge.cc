@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/batch_reader.h"
@@ -192,6 +194,12 @@ Judge::Judge(std::shared_ptr<const Metric> metric, std::shared_ptr<const Engine>
   std::vector<Outputs> kept;
   for_each_answer(reference_, [&](int64_t sample, const Outputs& outputs, const Outputs&) {
     of_reference_.scores.push_back(score_of(sample, outputs, outputs));
+    if (std::ranges::count(of_reference_.scores.back(), std::numeric_limits<double>::lowest()) != 0)
+      fail(
+          ErrorCode::kInvalidArgument,
+          fmt::format("the metric {} gives no number for the sample \"{}\" of the model in f32, so "
+                      "that there is nothing to compare with",
+                      metric_->name(), samples_->name(sample)));
     of_reference_.damages.push_back(0);
     margins_.push_back(margin_of(outputs));
     if (const size_t bytes = bytes_of(outputs);

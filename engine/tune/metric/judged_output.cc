@@ -22,7 +22,7 @@ void fail_without_output(const Answer& answer, const std::string& named, std::st
     all += fmt::format("{}\"{}\" {}{}", i > 0 ? ", " : "", answer.names[i],
                        to_string(answer.outputs[i].dtype()), to_string(answer.outputs[i].dims()));
   fail(ErrorCode::kInvalidArgument,
-       fmt::format("{} wants an output {}, and {}; there {} {}: name the output or choose another "
+       fmt::format("{} needs an output {}, and {}; there {} {}: name the output or choose another "
                    "metric",
                    metric, wanted, named.empty() ? "none is" : fmt::format("\"{}\" is none", named),
                    answer.outputs.size() == 1 ? "is" : "are", all.empty() ? "none" : all));

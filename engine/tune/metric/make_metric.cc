@@ -42,7 +42,7 @@ class TopClasses final : public Metric {
   SampleScore judge(const Answer& answer) const override {
     if (!answer.label)
       fail(ErrorCode::kInvalidArgument,
-           fmt::format("the sample \"{}\" has no label, which {} wants: give labels, or choose a "
+           fmt::format("the sample \"{}\" has no label, which {} needs: give labels, or choose a "
                        "metric without, such as cosine",
                        answer.sample, name()));
     const size_t index = scores_index(answer);
@@ -132,23 +132,27 @@ constexpr struct {
 }  // namespace
 
 std::shared_ptr<const Metric> make_metric(std::string_view name, const std::string& output) {
-  std::vector<std::string_view> names;
-  for (const auto& metric : kMetrics) {
-    if (metric.name == name) return metric.make(output);
-    names.push_back(metric.name);
-  }
-  fail(ErrorCode::kInvalidArgument,
-       fmt::format("there is no metric \"{}\"; there are {}", name, fmt::join(names, ", ")));
+  return at_entry([&]() -> std::shared_ptr<const Metric> {
+    std::vector<std::string_view> names;
+    for (const auto& metric : kMetrics) {
+      if (metric.name == name) return metric.make(output);
+      names.push_back(metric.name);
+    }
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("there is no metric \"{}\"; there are {}", name, fmt::join(names, ", ")));
+  });
 }
 
 std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
                                           std::function<double(const Answer&)> judge,
                                           bool wants_reference, bool wants_masks) {
-  if (!judge)
-    fail(ErrorCode::kInvalidArgument,
-         fmt::format("the metric \"{}\" has no function that judges", name));
-  return std::make_shared<MeanMetric>(std::move(name), std::move(unit), std::move(judge),
-                                      wants_reference, wants_masks);
+  return at_entry([&]() -> std::shared_ptr<const Metric> {
+    if (!judge)
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("the metric \"{}\" has no function that judges", name));
+    return std::make_shared<MeanMetric>(std::move(name), std::move(unit), std::move(judge),
+                                        wants_reference, wants_masks);
+  });
 }
 
 namespace {
@@ -175,42 +179,50 @@ DropInterval drop_of_shares(std::span<const SampleScore> samples,
 
 DropInterval drop_of(const Metric& metric, std::span<const SampleScore> samples,
                      std::span<const SampleScore> reference) {
-  check(samples.size() == reference.size() && !samples.empty(), "the same samples");
-  if (metric.is_share()) return drop_of_shares(samples, reference);
-  std::vector<const SampleScore*> drawn, reference_drawn;
-  size_t numbers = 0;
-  for (size_t i = 0; i < samples.size(); ++i) {
-    drawn.push_back(&samples[i]);
-    reference_drawn.push_back(&reference[i]);
-    numbers += 2 + samples[i].size() + reference[i].size();
-  }
-  // NaN: the reference has no score.
-  const auto drop = [&] {
-    const double score = metric.score(drawn), reference_score = metric.score(reference_drawn);
-    if (!std::isfinite(reference_score)) return std::numeric_limits<double>::quiet_NaN();
-    return std::isnan(score) ? std::numeric_limits<double>::max() : finite(reference_score - score);
-  };
-  const double whole = drop();
-  if (std::isnan(whole))
-    fail(ErrorCode::kInvalidArgument,
-         fmt::format("the metric {} gives the model in f32 no finite score, so that there is "
-                     "nothing to compare with",
-                     metric.name()));
-
-  constexpr size_t kDrawsPerNumber = 8;  // what a score takes of each, in the time of draws
-  Resampler resampler(samples.size());
-  std::vector<double> drops;
-  for (size_t left = resample_count(kDrawsPerNumber * numbers); left > 0; --left) {
+  return at_entry([&]() -> DropInterval {
+    if (samples.size() != reference.size() || samples.empty())
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format(
+               "a drop is between scores of the same samples, at least one; given are {} and "
+               "{}",
+               samples.size(), reference.size()));
+    if (metric.is_share()) return drop_of_shares(samples, reference);
+    std::vector<const SampleScore*> drawn, reference_drawn;
+    size_t numbers = 0;
     for (size_t i = 0; i < samples.size(); ++i) {
-      const size_t k = resampler.next();
-      drawn[i] = &samples[k];
-      reference_drawn[i] = &reference[k];
+      drawn.push_back(&samples[i]);
+      reference_drawn.push_back(&reference[i]);
+      numbers += 2 + samples[i].size() + reference[i].size();
     }
-    if (const double one = drop(); !std::isnan(one)) drops.push_back(one);
-  }
-  if (drops.empty()) return {whole, whole, whole};
-  const Interval interval = middle_of(std::move(drops));
-  return {whole, interval.low, interval.high};
+    // NaN: the reference has no score.
+    const auto drop = [&] {
+      const double score = metric.score(drawn), reference_score = metric.score(reference_drawn);
+      if (!std::isfinite(reference_score)) return std::numeric_limits<double>::quiet_NaN();
+      return std::isnan(score) ? std::numeric_limits<double>::max()
+                               : finite(reference_score - score);
+    };
+    const double whole = drop();
+    if (std::isnan(whole))
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("the metric {} gives the model in f32 no finite score, so that there is "
+                       "nothing to compare with",
+                       metric.name()));
+
+    constexpr size_t kDrawsPerNumber = 8;  // what a score takes of each, in the time of draws
+    Resampler resampler(samples.size());
+    std::vector<double> drops;
+    for (size_t left = resample_count(kDrawsPerNumber * numbers); left > 0; --left) {
+      for (size_t i = 0; i < samples.size(); ++i) {
+        const size_t k = resampler.next();
+        drawn[i] = &samples[k];
+        reference_drawn[i] = &reference[k];
+      }
+      if (const double one = drop(); !std::isnan(one)) drops.push_back(one);
+    }
+    if (drops.empty()) return {whole, whole, whole};
+    const Interval interval = middle_of(std::move(drops));
+    return {whole, interval.low, interval.high};
+  });
 }
 
 }  // namespace anneal

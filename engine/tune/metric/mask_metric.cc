@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/tune/metric/judged_output.h"
@@ -209,7 +210,7 @@ class MeanIntersectionOverUnion final : public Metric {
     if (!answer.mask)
       fail(ErrorCode::kInvalidArgument,
            fmt::format(
-               "the sample \"{}\" has no mask, which {} wants: give masks, or choose miou-f32, "
+               "the sample \"{}\" has no mask, which {} needs: give masks, or choose miou-f32, "
                "which compares with the masks of f32",
                answer.sample, name()));
     const Tensor& given = *answer.mask;

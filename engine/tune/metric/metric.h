@@ -13,22 +13,22 @@
 
 namespace anneal {
 
-// One sample's results, during the call only.
+// The network's results for one sample; valid during the call only.
 struct Answer {
   std::string_view sample;             // its name
   std::optional<int64_t> label;        // its class
   std::span<const std::string> names;  // of the outputs
-  // In that order: of a batch the part that is this sample's, axis 0 kept.
+  // In that order: the sample's part of the batch, with axis 0.
   std::span<const Tensor> outputs;
-  std::span<const Tensor> reference;  // what the model in f32 gives; empty unless wanted
-  // The class of each of its pixels, as Dataset::mask() gives it; nothing unless wanted.
+  std::span<const Tensor> reference;  // outputs of the model in f32; empty unless wanted
+  // The class of each pixel (Dataset::mask()); empty unless wanted.
   std::optional<Tensor> mask = std::nullopt;
 };
 
-// Numbers of one sample, from which several samples' score is computed; finite.
+// Finite numbers of one sample, from which the score of several samples is computed.
 using SampleScore = std::vector<double>;
 
-// Immutable; functions may be called from several threads at a time.
+// Immutable; several threads may call all functions at once.
 class Metric {
  public:
   virtual ~Metric() = default;
@@ -37,41 +37,40 @@ class Metric {
   virtual bool wants_labels() const { return false; }
   virtual bool wants_masks() const { return false; }
   virtual bool wants_reference() const { return false; }
-  // Whether a sample is right or wrong: it scores 1 or 0, and the score is a percentage.
+  // Whether a sample is either right (1) or wrong (0), and the score is a percentage.
   virtual bool is_share() const { return false; }
-  // Whether the model in f32 has a score to lose from; else a budget is a least score.
+  // Whether the budget is a drop from the score of f32; otherwise it is a minimum score.
   virtual bool has_drop() const { return true; }
   // Fails with kInvalidArgument on outputs that it cannot judge.
   virtual SampleScore judge(const Answer& answer) const = 0;
-  // Of the samples together: the more, the better. REQUIRES: at least one
+  // The score of all samples together; higher is better. REQUIRES: at least one sample
   virtual double score(std::span<const SampleScore* const> samples) const = 0;
 };
 
-// By name, `output` being the output with the scores or masks (empty: the first that fits) or with
-// the values (empty: all of floats):
+// A metric by name. output: the output with the scores or masks (empty: the first that fits), or
+// with the values (empty: all float outputs):
 //   top1, top5  percent of the samples whose label is the best class, or among the best five
-//   miou        percent: mean intersection over union with the samples' masks: of each class that
-//               occurs in either the pixels that both have over those that one has, each summed
-//               over all samples; the mean over the classes. Outputs are scores [1,C,H,W], whose
-//               best is the class; classes, integers [1,H,W] or [1,1,H,W]; or chances of class 1
-//               against class 0, floats from 0 to 1, [1,1,H,W]. One of another size than the mask
-//               is resized to it, scores and chances bilinearly, classes to the nearest. Pixels
-//               that the mask ignores do not count
+//   miou        percent: mean intersection over union with the samples' masks, summed by class over
+//               all samples; the mean is over the classes that occur. Outputs are scores [1,C,H,W],
+//               of which the best is the class; classes, integers [1,H,W] or [1,1,H,W]; or
+//               probabilities of class 1 against class 0, floats from 0 to 1, [1,1,H,W]. Other
+//               sizes are resized to the mask's: classes to the nearest, others bilinearly. Ignored
+//               pixels are not counted
 //   miou-f32    as miou, with the results of the model in f32 instead of masks
 //   cosine      percent: mean cosine of the values with those of the model in f32
 //   sqnr        dB, 200 at most: signal to quantization noise, the model in f32 being the signal
-//   max-error   minus the largest difference of a value from that of the model in f32
-// A value that is NaN, or infinite where the model in f32 gives another, counts as the worst: a
-// sample's cosine is then 0, the noise and the difference without bounds, and no class is NaN's.
+//   max-error   minus the largest absolute difference of a value from that of the model in f32
+// A NaN, or an infinity where the model in f32 has another value, is the worst result: the sample's
+// cosine is 0, noise and difference are infinite, and a NaN score is never the best class.
 // Fails with kInvalidArgument on another name.
 std::shared_ptr<const Metric> make_metric(std::string_view name, const std::string& output = {});
 
-// An application's own: a number per sample, whose mean is the score. NaN counts as the lowest.
+// A metric of the application: a number per sample, whose mean is the score. NaN is the lowest.
 std::shared_ptr<const Metric> mean_metric(std::string name, std::string unit,
                                           std::function<double(const Answer&)> judge,
                                           bool wants_reference = false, bool wants_masks = false);
 
-// A command of the user: for each sample the shell runs `COMMAND FOLDER`, which prints a number.
+// A metric by command: for each sample the shell runs `COMMAND FOLDER`, which prints a number.
 // FOLDER has each output as NAME.npy, reference/NAME.npy, sample.txt with the name and, if present,
 // label.txt and mask/classes.npy. Characters of names other than letters, digits, '.', '-' and '_'
 // are '_'; if two names become equal, the later ends in _2, _3, ... Fails with kInvalidArgument on

@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
-#include "anneal/core/temporary_folder.h"
+#include "anneal/core/files/temporary_folder.h"
 #include "anneal/engine/data/npy.h"
 #include "anneal/engine/tune/metric/metric.h"
 
@@ -204,14 +204,16 @@ double judge_by(const std::string& command, const Answer& answer) {
 }  // namespace
 
 std::shared_ptr<const Metric> command_metric(std::string command) {
-  command = trimmed(command);
-  if (command.empty())
-    fail(ErrorCode::kInvalidArgument,
-         "the metric's command is empty; it is called with a folder and prints a number");
-  return mean_metric(
-      "command", "",
-      [command = std::move(command)](const Answer& answer) { return judge_by(command, answer); },
-      true, true);
+  return at_entry([&] {
+    command = trimmed(command);
+    if (command.empty())
+      fail(ErrorCode::kInvalidArgument,
+           "the metric's command is empty; it is called with a folder and prints a number");
+    return mean_metric(
+        "command", "",
+        [command = std::move(command)](const Answer& answer) { return judge_by(command, answer); },
+        true, true);
+  });
 }
 
 }  // namespace anneal

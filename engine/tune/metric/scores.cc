@@ -1,14 +1,10 @@
 #include "anneal/engine/tune/metric/scores.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <string_view>
 
-#include "anneal/core/fail.h"
-#include "anneal/core/file.h"
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/engine/data/elements.h"
 
 namespace anneal {
@@ -45,22 +41,6 @@ std::vector<RankedClass> best_classes(const Tensor& scores, const ScoreLayout& l
   std::partial_sort(ranked.begin(), ranked.begin() + kept, ranked.end(), better);
   ranked.resize(static_cast<size_t>(kept));
   return ranked;
-}
-
-std::vector<std::string> read_labels(const std::string& path) {
-  const FileBytes file = read_file(path);
-  std::string_view text(reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size());
-  std::vector<std::string> labels;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    labels.emplace_back(line);
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  if (labels.empty())
-    fail(ErrorCode::kInvalidArgument, fmt::format("{} holds no labels; write one per line", path));
-  return labels;
 }
 
 }  // namespace anneal

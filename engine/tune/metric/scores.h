@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "anneal/core/tensor.h"
@@ -24,8 +23,5 @@ struct RankedClass {
 // The k best classes of a sample, best first; of equals the lower index, NaN last. scores: dense.
 std::vector<RankedClass> best_classes(const Tensor& scores, const ScoreLayout& layout,
                                       int64_t sample, int64_t k);
-
-// One name per line. Fails with kIo; with kInvalidArgument if there are none.
-std::vector<std::string> read_labels(const std::string& path);
 
 }  // namespace anneal

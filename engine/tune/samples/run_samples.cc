@@ -4,13 +4,14 @@
 
 #include <algorithm>
 
+#include "anneal/core/fail.h"
 #include "anneal/engine/data/batch_reader.h"
 #include "anneal/engine/tune/samples/batches.h"
 
 namespace anneal {
 namespace {
 
-std::string told(const Dataset& samples, const Batch& batch) {
+std::string samples_text(const Dataset& samples, const Batch& batch) {
   const std::string first = samples.name(batch.first);
   if (batch.count == 1) return fmt::format("sample \"{}\"", first);
   return fmt::format("samples \"{}\" to \"{}\"", first,
@@ -34,9 +35,14 @@ void run_samples(const std::shared_ptr<const Engine>& engine,
     const auto batch = reader.next();
     if (!batch || (options.most > 0 && batch->first >= options.most)) return;
     const auto inputs = fed(*engine, *batch, size);
-    for (const SampleTensor& each : inputs) context.set_input(each.input, each.tensor.view());
-    context.run();
-    after({context, inputs, told(*samples, *batch), batch->first + batch->count});
+    const std::string text = samples_text(*samples, *batch);
+    with_context([&] { return text; },
+                 [&] {
+                   for (const SampleTensor& each : inputs)
+                     context.set_input(each.input, each.tensor.view());
+                   context.run();
+                 });
+    after({context, inputs, text, batch->first + batch->count});
   }
 }
 

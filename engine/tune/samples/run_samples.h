@@ -15,7 +15,7 @@ namespace anneal {
 struct SampleRunOptions {
   int threads = 0;       // of an inference; 0: one per core
   int data_threads = 0;  // that read samples; 0: one per core
-  int64_t most = 0;      // samples: no batch begins behind them; 0: all
+  int64_t most = 0;      // samples; 0: all
   Observer observer{};   // of all runs; may be empty
 };
 
@@ -27,8 +27,8 @@ struct SampleRun {
   int64_t done = 0;     // samples, those of this batch included
 };
 
-// Calls `after` behind each run. Batches have the engine's size; a last batch that lacks samples
-// has some twice. Fails as reading samples and running do, and as batch_size() does.
+// Calls `after` after each run. Batches have the engine's size; a last batch that lacks samples
+// repeats some. Fails as reading samples, batch_size() and running do, naming the samples.
 void run_samples(const std::shared_ptr<const Engine>& engine,
                  const std::shared_ptr<const Dataset>& samples, const SampleRunOptions& options,
                  const std::function<void(const SampleRun&)>& after);

@@ -63,7 +63,7 @@ void choose_mix(TuneState& state) {
       return;
     }
   fail(ErrorCode::kInvalidArgument,
-       fmt::format("nothing keeps to the budget, not even f32, whose {} is {:.4g} {}",
+       fmt::format("nothing meets the budget, not even f32, whose {} is {:.4g} {}",
                    state.metric.name(), f32_point(frontier)->search.score, state.metric.unit()));
 }
 
@@ -81,12 +81,12 @@ void confirm_choice(TuneState& state) {
     if (!is_f32(points[i])) ++frontier.turned_down;
   }
   if (frontier.chosen != wanted)
-    frontier.warnings.push_back(fmt::format(
-        "{} kept to the budget on the samples searched with, but not on those that confirm; {} "
-        "does on both",
-        points[wanted].name, points[frontier.chosen].name));
+    frontier.warnings.push_back(
+        fmt::format("{} meets the budget on the search samples, but not on the held-out samples; "
+                    "{} does on both",
+                    points[wanted].name, points[frontier.chosen].name));
   if (!state.is_within_budget(*points[frontier.chosen].confirmed))
-    frontier.warnings.push_back("no mix keeps to the budget on the samples that confirm");
+    frontier.warnings.push_back("no mix meets the budget on the held-out samples");
   for (FrontierPoint& point : points)
     if (state.has_time(1)) confirmer.confirm(point);
 }

@@ -27,7 +27,7 @@ void explain_choice(TuneState& state) {
     } else {
       const auto own = state.errors.find({i, is});
       kept.why =
-          fmt::format("{} would save {:.4g} ms, and do {:.1e} of output_error instead of {:.1e}",
+          fmt::format("{} would save {:.4g} ms, with an output_error of {:.1e} instead of {:.1e}",
                       to_string(*other), saved, state.errors.at({i, *other}),
                       own == state.errors.end() ? 0 : own->second);
     }
@@ -44,7 +44,7 @@ void warn_of_doubts(TuneState& state) {
     if (state.metric.is_share() && one > state.tuning.budget && state.tuning.budget > 0)
       frontier.warnings.push_back(
           fmt::format("one of {} samples is {:.2g} points, more than the budget of {:.2g}: more "
-                      "samples would tell mixes apart",
+                      "samples would distinguish mixes",
                       chosen.search.samples, one, state.tuning.budget));
     const MeasuredScore& judged = chosen.confirmed ? *chosen.confirmed : chosen.search;
     if (judged.drop_high > state.tuning.budget)
@@ -60,8 +60,8 @@ void warn_of_doubts(TuneState& state) {
                     state.unmeasured, state.groups().size() * state.lower.size()));
   if (!state.is_timed)
     frontier.warnings.push_back(
-        "latencies are modelled from published figures: the target is not here, or was not to be "
-        "timed");
+        "latencies are modelled, not measured: the target is not in this machine, or modelled "
+        "times were requested");
 }
 
 }  // namespace anneal

@@ -1,5 +1,7 @@
 #include "anneal/engine/tune/search/mix_options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -46,9 +48,17 @@ PrecisionOptions mix_options(std::span<const PrecisionGroup> groups,
 }
 
 PrecisionOptions precision_of(const Frontier& frontier, const FrontierPoint& point) {
-  SharedTable ranges;
-  if (!frontier.calibration.empty()) ranges = parse_calibration_table(frontier.calibration);
-  return mix_options(frontier.groups, point.precisions, std::move(ranges), frontier.symmetric);
+  return at_entry([&] {
+    if (point.precisions.size() != frontier.groups.size())
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format(
+               "the point \"{}\" has precisions for {} groups of layers, the frontier has {}: "
+               "take a point of this frontier",
+               point.name, point.precisions.size(), frontier.groups.size()));
+    SharedTable ranges;
+    if (!frontier.calibration.empty()) ranges = parse_calibration_table(frontier.calibration);
+    return mix_options(frontier.groups, point.precisions, std::move(ranges), frontier.symmetric);
+  });
 }
 
 }  // namespace anneal

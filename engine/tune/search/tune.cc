@@ -34,8 +34,10 @@ void check_journal(TuneState& state) {
 }  // namespace
 
 TuneResult tune(const Graph& model, const TuneSamples& samples,
-                const std::shared_ptr<const Metric>& metric, const BuildOptions& options) {
+                const std::shared_ptr<const Metric>& metric, const BuildOptions& options,
+                const RecipeOfPrecision& recipe) {
   TuneState state(model, samples, metric, options);
+  state.recipe = recipe;
   form_groups(state);
   // A metric that does not fit the model fails before the long work.
   state.judge.emplace(metric, state.judged_engine(state.all(Precision::kF32)), state.samples.search,

@@ -1,6 +1,8 @@
 // The search for the fastest engine of an f32 model within an accuracy budget, by measurement.
 #pragma once
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "anneal/engine/builder/build_options.h"
 #include "anneal/engine/plan.h"
@@ -16,6 +18,8 @@ struct TuneResult {
   EngineFile engine;  // the chosen one, for the target
   bool was_resumed = false;
 };
+// EngineFile::recipe of an engine that is built with these precisions.
+using RecipeOfPrecision = std::function<std::string(const PrecisionOptions&)>;
 
 // Calibrates. Lowers one group of layers at a time, to measure the effect on the answers to the
 // samples that the model is least sure of. Measures the time of each group in each precision. From
@@ -27,6 +31,7 @@ struct TuneResult {
 // samples that lack the metric's labels, on several targets, and without a metric. The journal
 // stays.
 TuneResult tune(const Graph& model, const TuneSamples& samples,
-                const std::shared_ptr<const Metric>& metric, const BuildOptions& options);
+                const std::shared_ptr<const Metric>& metric, const BuildOptions& options,
+                const RecipeOfPrecision& recipe = {});
 
 }  // namespace anneal

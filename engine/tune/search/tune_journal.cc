@@ -51,7 +51,7 @@ bool read_findings(const std::string& path, std::string_view subject,
   namespace fs = std::filesystem;
   const auto refuse = [&] {
     fail(ErrorCode::kInvalidArgument,
-         fmt::format("{} is no journal of tuning, whose place it has: move it away", path));
+         fmt::format("{} is not a tuning journal, but has the name of one: move it away", path));
   };
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -62,7 +62,7 @@ bool read_findings(const std::string& path, std::string_view subject,
   bool is_first = true;
   for (size_t end; (end = text.find('\n')) != std::string_view::npos; text.remove_prefix(end + 1)) {
     const Json line = Json::parse(text.substr(0, end), nullptr, false);
-    if (!line.is_object()) break;  // damaged: the lines before it count
+    if (!line.is_object()) break;  // damaged: only the lines before it are read
     const auto member = [&](const char* key) {
       const auto at = line.find(key);
       return at != line.end() && at->is_string() ? at->get<std::string>() : std::string();

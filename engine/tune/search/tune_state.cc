@@ -32,9 +32,10 @@ Precisions usual_precisions(const std::string& target) {
 }
 
 Precisions lower_precisions(const BuildOptions& options) {
-  const std::set<Precision>& types = options.precision.types;
-  Precisions lower =
-      types.empty() ? usual_precisions(options.targets[0]) : Precisions(types.begin(), types.end());
+  const PrecisionOptions& precision = options.precision;
+  Precisions lower = precision.types.empty() || precision.best
+                         ? usual_precisions(options.targets[0])
+                         : Precisions(precision.types.begin(), precision.types.end());
   std::erase(lower, Precision::kF32);
   return lower;
 }
@@ -127,7 +128,9 @@ EngineFile TuneState::build_mix(const Precisions& precisions, const std::string&
   build_options.passes.precision =
       mix_options(groups(), precisions, ranges, options.precision.symmetric);
   build_options.skip_kernels = options.skip_kernels;
-  return build(model.clone(), build_options);
+  EngineFile built = build(model.clone(), build_options);
+  if (recipe) built.recipe = recipe(build_options.passes.precision);
+  return built;
 }
 
 std::shared_ptr<const Engine> TuneState::judged_engine(const Precisions& precisions) const {

@@ -2,6 +2,7 @@
 #pragma once
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,6 +48,7 @@ struct TuneState {
   TuneJournal journal;
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 
+  std::function<std::string(const PrecisionOptions&)> recipe = {};  // of engines; empty: none
   Frontier frontier;
   SharedTable ranges;
   std::optional<Judge> judge;                             // on the search samples
