@@ -7,8 +7,7 @@
 //   context.run();
 //   for (float score : context.output("scores").span<float>()) std::cout << score << "\n";
 //
-// Every function that fails throws anneal::Error (core/error.h) and leaves its arguments as they
-// were.
+// Every function that fails throws anneal::Error (core/error.h) and leaves its arguments unchanged.
 #pragma once
 #include "anneal/core/error.h"
 #include "anneal/core/tensor.h"

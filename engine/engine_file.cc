@@ -1,57 +1,25 @@
-// Engine files: sections with checksums. Layout: docs/plan_format.md.
-#include <fcntl.h>
+// Engine files and their files of weights. Layout: docs/plan_format.md.
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <iterator>
+#include <optional>
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
+#include "anneal/core/hash/sha256.h"
 #include "anneal/core/integer.h"
 #include "anneal/engine/plan.h"
 #include "anneal/engine/plan_bytes.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/profiles.h"
+#include "anneal/engine/sections.h"
 
 namespace anneal {
 namespace {
 
-constexpr std::string_view kMagic =
-    "\x89"
-    "ANNEAL\n";
-constexpr uint32_t kVersion = 6;
-constexpr size_t kSectionAlignment = 64;
-constexpr size_t kWeightsAlignment = 4096;
 constexpr size_t kWeightAlignment = 64;
-constexpr uint32_t kMaxSections = 1024;
-
-enum class SectionKind : uint32_t {
-  kInfo = 1,
-  kPlan = 2,
-  kWeightIndex = 3,
-  kWeights = 4,
-  kPackedIndex = 5,
-  kPacked = 6
-};
-
-struct Section {
-  SectionKind kind;
-  uint32_t crc;
-  uint64_t offset, size;
-};
-constexpr size_t kSectionEntryBytes = 24;
-constexpr size_t kHeaderBytes =
-    8 + 3 * sizeof(uint32_t);  // magic, version, sections, table checksum
-
-// The alignment of the beginning of a section: data that kernels read is mapped by separate pages.
-size_t section_alignment(SectionKind kind) {
-  const bool pages = kind == SectionKind::kWeights || kind == SectionKind::kPacked;
-  return pages ? kWeightsAlignment : kSectionAlignment;
-}
 
 std::vector<std::byte> info_section(const EngineFile& file) {
   ByteWriter to;
@@ -74,13 +42,10 @@ std::vector<std::byte> weight_index_section(const EngineFile& file) {
   return to.take();
 }
 
-std::vector<std::byte> weights_section(const EngineFile& file) {
-  ByteWriter to;
-  for (const Tensor& weight : file.weights) {
-    to.raw(weight.bytes());
-    to.align(kWeightAlignment);
-  }
-  return to.take();
+SectionBytes weights_section(const EngineFile& file) {
+  SectionBytes section{SectionKind::kWeights, {}};
+  for (const Tensor& weight : file.weights) section.parts.push_back(weight.bytes());
+  return section;
 }
 
 std::vector<std::byte> packed_index_section(const EngineFile& file) {
@@ -93,13 +58,10 @@ std::vector<std::byte> packed_index_section(const EngineFile& file) {
   return to.take();
 }
 
-std::vector<std::byte> packed_section(const EngineFile& file) {
-  ByteWriter to;
-  for (const ReadyConstant& each : file.packed) {
-    to.raw(each.bytes.bytes());
-    to.align(kWeightAlignment);
-  }
-  return to.take();
+SectionBytes packed_section(const EngineFile& file) {
+  SectionBytes section{SectionKind::kPacked, {}};
+  for (const ReadyConstant& each : file.packed) section.parts.push_back(each.bytes.bytes());
+  return section;
 }
 
 std::vector<ReadyConstant> load_packed(ByteReader index, std::span<const std::byte> bytes,
@@ -157,138 +119,202 @@ std::vector<Tensor> load_weights(ByteReader index, std::span<const std::byte> by
   return weights;
 }
 
-std::vector<Section> load_table(std::span<const std::byte> bytes) {
-  if (bytes.size() < kHeaderBytes || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
-    fail(ErrorCode::kIncompatiblePlan, "this is not an engine file (its first bytes differ)");
-  ByteReader header(bytes.subspan(kMagic.size()), "header");
-  const auto version = header.number<uint32_t>();
-  if (version != kVersion)
-    fail(ErrorCode::kIncompatiblePlan,
-         fmt::format("the engine file has format version {}, this library reads version {}: build "
-                     "the engine again from its ONNX file",
-                     version, kVersion));
-  const auto count = header.number<uint32_t>();
-  const auto crc = header.number<uint32_t>();
-  if (count > kMaxSections || count * kSectionEntryBytes > header.left())
-    header.refuse("its table of sections is cut off");
-  const auto table = bytes.subspan(kHeaderBytes, count * kSectionEntryBytes);
-  if (crc32c(table, count) != crc) header.refuse("the checksum of its table of sections differs");
+void bind_steps(Plan& plan, const CustomOperators& operators) {
+  for (Step& step : plan.steps)
+    if (auto* op = std::get_if<Custom>(&step.op))
+      with_context([&] { return fmt::format("step \"{}\"", step.name); },
+                   [&] { bind_operator(*op, operators); });
+  for (Plan& body : plan.bodies) bind_steps(body, operators);
+}
 
-  std::vector<Section> sections(count);
-  uint64_t end = kHeaderBytes + table.size();
-  for (Section& section : sections) {
-    section.kind = static_cast<SectionKind>(header.number<uint32_t>());
-    section.crc = header.number<uint32_t>();
-    section.offset = header.number<uint64_t>();
-    section.size = header.number<uint64_t>();
-    const size_t alignment = section_alignment(section.kind);
-    if (section.offset != align_up(end, alignment) || section.offset > bytes.size() ||
-        section.size > bytes.size() - section.offset)
-      header.refuse("the file is cut off, or a section lies outside it");
-    for (uint64_t at = end; at < section.offset; ++at)
-      if (bytes[at] != std::byte{0}) header.refuse("padding between sections is not zero");
-    end = section.offset + section.size;
+std::vector<SectionBytes> weight_sections(const EngineFile& file) {
+  std::vector<SectionBytes> sections;
+  sections.push_back(weights_section(file));
+  if (!file.packed.empty()) {
+    sections.push_back({SectionKind::kPackedIndex, packed_index_section(file)});
+    sections.push_back(packed_section(file));
   }
-  if (end != bytes.size()) header.refuse("bytes follow the last section");
   return sections;
+}
+
+std::vector<std::byte> plan_section(const Plan& plan) {
+  ByteWriter to;
+  to.number(plan.profile);
+  save(to, plan);
+  return to.take();
+}
+
+std::vector<std::byte> bytes_of_text(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::byte> bytes_of_digest(const Digest& digest) {
+  return {digest.begin(), digest.end()};
+}
+
+Digest digest_in(std::span<const std::byte> content) {
+  ByteReader from(content, "section digest of the plans");
+  Digest digest;
+  std::ranges::copy(from.raw(digest.size()), digest.begin());
+  from.expect_end();
+  return digest;
+}
+
+// What the sections of an engine file and of its file of weights hold.
+struct Contents {
+  std::span<const std::byte> index, weights, packed_index, packed;
+  std::optional<Digest> digest;
+  bool has_info = false, has_weights = false;
+};
+
+void load_section(const SectionView& section, const CustomOperators& operators, EngineFile& file,
+                  Contents& contents) {
+  switch (section.kind) {
+    case SectionKind::kInfo: {
+      ByteReader from(section.bytes, "section info");
+      file.producer = from.text();
+      file.model_name = from.text();
+      from.expect_end();
+      contents.has_info = true;
+      break;
+    }
+    case SectionKind::kPlan: {
+      ByteReader from(section.bytes, "section plan");
+      const auto profile = from.number<uint32_t>();
+      file.plans.push_back(load_plan(from));
+      file.plans.back().profile = profile;
+      from.expect_end();
+      bind_steps(file.plans.back(), operators);
+      break;
+    }
+    case SectionKind::kRecipe:
+      file.recipe.assign(reinterpret_cast<const char*>(section.bytes.data()), section.bytes.size());
+      break;
+    case SectionKind::kPlanDigest:
+      contents.digest = digest_in(section.bytes);
+      break;
+    case SectionKind::kWeightIndex:
+      contents.index = section.bytes;
+      break;
+    case SectionKind::kWeights:
+      contents.weights = section.bytes;
+      contents.has_weights = true;
+      break;
+    case SectionKind::kPackedIndex:
+      contents.packed_index = section.bytes;
+      // The original of a packed weight is not read again.
+      if (file.mapped) give_pages_back(contents.weights);
+      break;
+    case SectionKind::kPacked:
+      contents.packed = section.bytes;
+      break;
+    default:
+      fail(ErrorCode::kIncompatiblePlan,
+           fmt::format("the engine file has a section of unknown kind {}",
+                       static_cast<uint32_t>(section.kind)));
+  }
+}
+
+// The second file of an engine. Its sections follow those of the engine.
+void load_apart(const WeightsSource& source, ThreadTeam* team, EngineFile& file,
+                Contents& contents) {
+  file.mapped = source.mapped;
+  Contents apart;
+  for (const SectionView& section : load_sections(kWeightsFile, source.file.bytes)) {
+    check_section(kWeightsFile, section, team);
+    if (section.kind == SectionKind::kInfo || section.kind == SectionKind::kPlan ||
+        section.kind == SectionKind::kRecipe || section.kind == SectionKind::kWeightIndex)
+      fail(ErrorCode::kIncompatiblePlan,
+           fmt::format("the file of weights has a section of kind {}, which engine files have",
+                       static_cast<uint32_t>(section.kind)));
+    load_section(section, {}, file, apart);
+  }
+  if (!apart.digest || !apart.has_weights)
+    fail(ErrorCode::kIncompatiblePlan, "the file of weights lacks a section");
+  if (apart.digest != contents.digest)
+    fail(ErrorCode::kIncompatiblePlan,
+         fmt::format("the weights belong to another engine: the digest of its plans begins with "
+                     "{}, that of this engine with {}",
+                     hex(*apart.digest).substr(0, 8), hex(*contents.digest).substr(0, 8)));
+  contents.weights = apart.weights;
+  contents.packed_index = apart.packed_index;
+  contents.packed = apart.packed;
 }
 
 }  // namespace
 
-std::vector<std::byte> save(const EngineFile& file) {
-  std::vector<std::pair<SectionKind, std::vector<std::byte>>> contents;
-  contents.emplace_back(SectionKind::kInfo, info_section(file));
-  for (const Plan& plan : file.plans) {
-    ByteWriter to;
-    save(to, plan);
-    contents.emplace_back(SectionKind::kPlan, to.take());
-  }
-  contents.emplace_back(SectionKind::kWeightIndex, weight_index_section(file));
-  contents.emplace_back(SectionKind::kWeights, weights_section(file));
-  if (!file.packed.empty()) {
-    contents.emplace_back(SectionKind::kPackedIndex, packed_index_section(file));
-    contents.emplace_back(SectionKind::kPacked, packed_section(file));
-  }
+Digest plan_digest(const EngineFile& file) {
+  ByteWriter to;
+  for (const Plan& plan : file.plans) to.blob(plan_section(plan));
+  to.blob(weight_index_section(file));
+  return sha256(to.take());
+}
 
-  ByteWriter table, body;
-  const size_t body_at = kHeaderBytes + contents.size() * kSectionEntryBytes;
-  for (const auto& [kind, bytes] : contents) {
-    const size_t alignment = section_alignment(kind);
-    const size_t offset = align_up(body_at + body.size(), alignment);
-    while (body_at + body.size() < offset) body.number<uint8_t>(0);
-    table.number(static_cast<uint32_t>(kind));
-    table.number(crc32c(bytes));
-    table.number(uint64_t{offset});
-    table.number(uint64_t{bytes.size()});
-    body.raw(bytes);
-  }
-  const auto table_bytes = table.take();
-  const auto count = static_cast<uint32_t>(contents.size());
-  ByteWriter file_bytes;
-  file_bytes.raw(std::as_bytes(std::span(kMagic)));
-  file_bytes.number(kVersion);
-  file_bytes.number(count);
-  file_bytes.number(crc32c(table_bytes, count));
-  file_bytes.raw(table_bytes);
-  file_bytes.raw(body.take());
-  return file_bytes.take();
+std::vector<std::byte> save(const EngineFile& file) {
+  std::vector<SectionBytes> sections;
+  sections.push_back({SectionKind::kInfo, info_section(file)});
+  for (const Plan& plan : file.plans) sections.push_back({SectionKind::kPlan, plan_section(plan)});
+  if (!file.recipe.empty()) sections.push_back({SectionKind::kRecipe, bytes_of_text(file.recipe)});
+  sections.push_back({SectionKind::kWeightIndex, weight_index_section(file)});
+  if (file.weights_apart)
+    sections.push_back({SectionKind::kPlanDigest, bytes_of_digest(plan_digest(file))});
+  else
+    std::ranges::move(weight_sections(file), std::back_inserter(sections));
+  return save_sections(kEngineFile, sections);
+}
+
+std::vector<std::byte> save_weights(const EngineFile& file) {
+  std::vector<SectionBytes> sections;
+  sections.push_back({SectionKind::kPlanDigest, bytes_of_digest(plan_digest(file))});
+  std::ranges::move(weight_sections(file), std::back_inserter(sections));
+  return save_sections(kWeightsFile, sections);
 }
 
 EngineFile load_engine_file(std::span<const std::byte> bytes,
-                            const std::shared_ptr<const void>& owner, bool mapped,
-                            ThreadTeam* team) {
+                            const std::shared_ptr<const void>& owner, bool mapped, ThreadTeam* team,
+                            const CustomOperators& operators, const WeightsSource& apart) {
   EngineFile file;
   file.mapped = mapped;
-  std::span<const std::byte> index, weights, packed_index, packed;
-  bool has_info = false;
-  for (const Section& section : load_table(bytes)) {
-    const auto content = bytes.subspan(section.offset, section.size);
-    const auto kind = static_cast<uint32_t>(section.kind);
-    if ((team ? crc32c(content, *team) : crc32c(content)) != section.crc)
-      fail(ErrorCode::kIncompatiblePlan,
-           fmt::format("the engine file is damaged: the checksum of section {} differs", kind));
-    switch (section.kind) {
-      case SectionKind::kInfo: {
-        ByteReader from(content, "section info");
-        file.producer = from.text();
-        file.model_name = from.text();
-        from.expect_end();
-        has_info = true;
-        break;
-      }
-      case SectionKind::kPlan: {
-        ByteReader from(content, "section plan");
-        file.plans.push_back(load_plan(from));
-        from.expect_end();
-        break;
-      }
-      case SectionKind::kWeightIndex:
-        index = content;
-        break;
-      case SectionKind::kWeights:
-        weights = content;
-        break;
-      case SectionKind::kPackedIndex:
-        packed_index = content;
-        // The original of a packed weight is not read again.
-        if (mapped) give_pages_back(weights);
-        break;
-      case SectionKind::kPacked:
-        packed = content;
-        break;
-      default:
-        fail(ErrorCode::kIncompatiblePlan,
-             fmt::format("the engine file has a section of unknown kind {}", kind));
+  Contents contents;
+  for (const SectionView& section : load_sections(kEngineFile, bytes)) {
+    check_section(kEngineFile, section, team);
+    load_section(section, operators, file, contents);
+  }
+  if (!contents.has_info || file.plans.empty() || contents.index.empty() ||
+      contents.has_weights == contents.digest.has_value())
+    fail(ErrorCode::kIncompatiblePlan, "the engine file lacks a section");
+  check_profiles(file);
+  file.weights_apart = contents.digest.has_value();
+  file.digest = contents.digest.value_or(Digest{});
+  if (file.weights_apart && apart.use == WeightsSource::kNone) return file;
+  if (file.weights_apart && apart.use == WeightsSource::kInEngine)
+    fail(ErrorCode::kInvalidArgument,
+         "the weights of this engine are in a file of their own: name it with --weights FILE, or "
+         "EngineOptions::weights");
+  if (!file.weights_apart && apart.use == WeightsSource::kApart)
+    fail(ErrorCode::kInvalidArgument,
+         "this engine has its weights: leave out the file of weights, or refit the engine");
+  if (file.weights_apart)
+    with_context([] { return "while reading its weights"; },
+                 [&] { load_apart(apart, team, file, contents); });
+  const auto& owner_of_weights = file.weights_apart ? apart.file.owner : owner;
+  file.weights = load_weights(ByteReader(contents.index, "section weight index"), contents.weights,
+                              owner_of_weights);
+  if (!contents.packed_index.empty())
+    file.packed = load_packed(ByteReader(contents.packed_index, "section packed index"),
+                              contents.packed, owner_of_weights);
+  for (const Plan& plan : file.plans) {
+    try {
+      check_plan(plan, file.weights);
+    } catch (LibraryError& error) {
+      add_context(error, fmt::format("the plan for {} is not loaded", plan.target));
+      throw;
+    } catch (Error& error) {
+      add_context(error, fmt::format("the plan for {} is damaged", plan.target));
+      throw;
     }
   }
-  if (!has_info || file.plans.empty() || index.empty())
-    fail(ErrorCode::kIncompatiblePlan, "the engine file lacks a section");
-  file.weights = load_weights(ByteReader(index, "section weight index"), weights, owner);
-  if (!packed_index.empty())
-    file.packed = load_packed(ByteReader(packed_index, "section packed index"), packed, owner);
-  for (const Plan& plan : file.plans)
-    with_context([&] { return fmt::format("the plan for {} is damaged", plan.target); },
-                 [&] { check_plan(plan, file.weights); });
   return file;
 }
 
@@ -299,9 +325,15 @@ void write_engine_file(const std::string& path, const EngineFile& file) {
 EngineFile read_engine_file(const std::string& path, const ReadOptions& options) {
   return with_context([&] { return fmt::format("while loading engine {}", path); },
                       [&] {
-                        FileBytes bytes = options.map ? map_file(path) : read_file(path);
-                        return load_engine_file(bytes.bytes, bytes.owner, options.map,
-                                                options.team);
+                        const auto read = [&](const std::string& from) {
+                          return options.map ? map_file(from) : read_file(from);
+                        };
+                        const FileBytes bytes = read(path);
+                        WeightsSource weights;
+                        if (!options.weights.empty())
+                          weights = {WeightsSource::kApart, read(options.weights), options.map};
+                        return load_engine_file(bytes.bytes, bytes.owner, options.map, options.team,
+                                                options.operators, weights);
                       });
 }
 

@@ -9,9 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "anneal/core/file.h"
+#include "anneal/core/hash/sha256.h"
 #include "anneal/core/size/size.h"
 #include "anneal/core/tensor.h"
 #include "anneal/core/type.h"
+#include "anneal/graph/op/custom_operator.h"
 #include "anneal/graph/op/op.h"
 
 namespace anneal {
@@ -54,6 +57,10 @@ struct Step {
   uint32_t op_input_count = 0;
   std::vector<uint32_t> inputs = {}, outputs = {};  // slots
   std::vector<std::byte> tactic = {};
+  // Of a library's kernel: the own kernel, and its tactic, that loading takes where the library is
+  // missing or refuses. Its code is in Plan::code. Empty: loading looks for the best one.
+  std::string runner_up = {};
+  std::vector<std::byte> runner_up_tactic = {};
 };
 
 // The kernel of a step that copies between two devices: its op is the identity, its input and
@@ -69,10 +76,10 @@ struct Decision {
   int64_t saved_launches = 0, saved_bytes = 0;
   bool operator==(const Decision&) const = default;
 };
-// Stages that tools rely on. Their subject is a value of the model that has no slot.
-inline constexpr std::string_view kFusedInto =
-    "inside";  // text: the step that computes it on the way
-inline constexpr std::string_view kEliminated = "gone";  // no step computes it
+// Stages that tools rely on. The subject is a value of the model that has no slot: the step named
+// by the text computes it without storing it, or no step computes it.
+inline constexpr std::string_view kFusedInto = "fused";
+inline constexpr std::string_view kEliminated = "removed";
 // The subject is a layer that runs on the CPU though the plan is for another device; text: why.
 inline constexpr std::string_view kFallback = "fallback";
 // The subject is the graph; text: whether a batch may run in parts, or why it stays whole.
@@ -95,7 +102,8 @@ struct BatchSplit {
 // A plan for one target. `sizes` names every Size in it. A plan whose sizes are all known is
 // static: arena offsets are in its slots; else the context places the arena when shapes are bound.
 struct Plan {
-  std::string target;  // "cpu", "cpu:avx512_vnni", "sm_90"
+  std::string target;    // "cpu", "cpu:avx512_vnni", "sm_90"
+  uint32_t profile = 0;  // index of the ranges of sizes that it is for (engine/profiles.h)
   // Used together, preferred first: Device::target() of each. The last is a CPU: inputs, outputs
   // and late slots lie there.
   std::vector<std::string> devices;
@@ -122,31 +130,54 @@ struct ReadyConstant {
   Tensor bytes;     // u8, 64-byte aligned
 };
 
-// The content of an engine file: plans, one per target, over one pool of weights stored once by
-// content.
+// The content of an engine file: plans, one per target and profile, over one pool of weights stored
+// once by content.
 struct EngineFile {
-  std::vector<Plan> plans;
+  std::vector<Plan> plans;                 // those of a profile follow those of the one before
   std::vector<Tensor> weights;             // a kWeight slot's offset is an index into this
   std::vector<ReadyConstant> packed = {};  // ascending by key; all others are packed at load
   std::string producer;                    // "anneal 0.1.0"
   std::string model_name;
-  bool mapped = false;  // weights are in pages that give_pages_back() (core/file.h) may have
+  std::string recipe = {};     // how it was built (engine/onnx/recipe.h); empty: not known
+  bool weights_apart = false;  // weights and packed are in a second file
+  Digest digest = {};          // as loaded: plan_digest() of an engine whose weights are apart
+  bool mapped = false;         // weights are in pages that give_pages_back() (core/file.h) may have
 };
 
+// What an engine and its second file have in common: SHA-256 of the plans and the index of weights.
+Digest plan_digest(const EngineFile& file);
+// The engine file, without weights and packed if they are apart.
 std::vector<std::byte> save(const EngineFile& file);
+std::vector<std::byte> save_weights(const EngineFile& file);  // the second file
+
+// Where a loader takes weights from that are apart.
+struct WeightsSource {
+  enum Use : uint8_t {
+    kInEngine,  // nowhere: such an engine is refused
+    kApart,     // from the file; an engine that has its own is refused
+    kNone,      // they stay empty, and the plans are not checked
+  };
+  Use use = kInEngine;
+  FileBytes file = {};
+  bool mapped = false;  // by map_file()
+};
 // Checks every offset, count and index against the actual sizes, then that each plan is consistent
 // (slots of steps exist, views lie within their bases, lifetimes cover uses, offsets within the
 // arena do not overlap while both live). Weights refer to `bytes`, which `owner` keeps alive.
-// mapped: by map_file(). team: its threads compare checksums; null: the caller does. Fails with
-// kIncompatiblePlan.
+// mapped: by map_file(). team: its threads compare checksums; null: the caller does. operators: for
+// steps from outside. Fails with kIncompatiblePlan, with kUnsupported naming a step whose operator
+// is missing, and with kInvalidArgument where weights are lacking or given twice.
 EngineFile load_engine_file(std::span<const std::byte> bytes,
                             const std::shared_ptr<const void>& owner, bool mapped = false,
-                            ThreadTeam* team = nullptr);
+                            ThreadTeam* team = nullptr, const CustomOperators& operators = {},
+                            const WeightsSource& apart = {});
 // Writes beside PATH, then renames: PATH is whole or untouched. Fails with kCannotWrite.
 void write_engine_file(const std::string& path, const EngineFile& file);
 struct ReadOptions {
   bool map = true;             // false: read the file instead of mapping it
   ThreadTeam* team = nullptr;  // as for load_engine_file()
+  CustomOperators operators = {};
+  std::string weights = {};  // the second file; empty: none
 };
 EngineFile read_engine_file(const std::string& path, const ReadOptions& options = {});
 

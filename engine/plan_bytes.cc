@@ -111,6 +111,8 @@ void save_step(ByteWriter& to, const Step& step) {
   save_indices(to, step.inputs);
   save_indices(to, step.outputs);
   to.blob(step.tactic);
+  to.text(step.runner_up);
+  to.blob(step.runner_up_tactic);
 }
 
 Step load_step(ByteReader& from, const Plan& plan) {
@@ -134,6 +136,9 @@ Step load_step(ByteReader& from, const Plan& plan) {
   if (step.op_input_count > step.inputs.size()) from.refuse("more op inputs than inputs");
   const auto tactic = from.blob();
   step.tactic.assign(tactic.begin(), tactic.end());
+  step.runner_up = from.text();
+  const auto other = from.blob();
+  step.runner_up_tactic.assign(other.begin(), other.end());
   return step;
 }
 
@@ -145,7 +150,8 @@ Plan load_nested_plan(ByteReader& from, int depth, const Plan* outer) {
   plan.devices = load_texts(from);
   plan.name = from.text();
   plan.sizes = outer ? outer->sizes : std::make_shared<const SizeTable>(SizeTable::load(from));
-  plan.slots.resize(from.count(1));
+  constexpr size_t kLeastOfSlot = 28;  // numbers of load_slot() whose size does not vary
+  plan.slots.resize(from.count(kLeastOfSlot));
   for (Slot& slot : plan.slots) slot = load_slot(from, plan);
   plan.inputs = load_indices(from, plan.slots.size(), false);
   plan.outputs = load_indices(from, plan.slots.size(), false);
@@ -153,10 +159,10 @@ Plan load_nested_plan(ByteReader& from, int depth, const Plan* outer) {
     plan.input_defaults.resize(from.count(sizeof(uint32_t)));
     for (uint32_t& weight : plan.input_defaults) weight = from.number<uint32_t>();
   }
-  plan.steps.resize(from.count(1));
-  for (Step& step : plan.steps) step = load_step(from, plan);
-  plan.bodies.resize(from.count(1));
-  for (Plan& body : plan.bodies) body = load_nested_plan(from, depth + 1, &plan);
+  // One at a time: a forged count of large structs takes no memory before their bytes are read.
+  for (size_t left = from.count(1); left > 0; --left) plan.steps.push_back(load_step(from, plan));
+  for (size_t left = from.count(1); left > 0; --left)
+    plan.bodies.push_back(load_nested_plan(from, depth + 1, &plan));
   plan.arena_bytes.resize(from.count(sizeof(uint64_t)));
   for (uint64_t& bytes : plan.arena_bytes) bytes = from.number<uint64_t>();
   const auto code = from.blob();

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
+#include "anneal/core/parallel.h"
 #include "anneal/engine/memory_planner.h"
 #include "anneal/engine/symbols.h"
 
@@ -166,6 +168,9 @@ void check_devices(const Plan& plan, SizeTable& sizes) {
     if ((on_host && slot.device != host) ||
         (slot.storage == Storage::kView && slot.device != plan.slots[slot.base].device))
       refuse(fmt::format("slot \"{}\" lies on the wrong device", slot.name));
+    const bool is_port = slot.storage == Storage::kInput || slot.storage == Storage::kOutput;
+    if (host != 0 && is_port && slot.strides != row_major_strides(slot.type.shape, sizes))
+      refuse(fmt::format("port \"{}\" of a GPU's plan is not row-major", slot.name));
   }
   for (const Step& step : plan.steps) {
     const auto wrong = [&](std::string_view why) {
@@ -236,6 +241,20 @@ void check_lifetimes(const Plan& plan) {
   }
 }
 
+[[noreturn]] void blame_library(const Custom& op, ErrorCode code, std::string_view why) {
+  throw LibraryError(code, fmt::format("{} does not fit the engine: {}. Give the library that the "
+                                       "engine was built with, or build the engine again",
+                                       described_operator(op), why));
+}
+
+Facts infer_by_library(const Custom& op, FunctionRef<Facts()> infer) {
+  try {
+    return infer();
+  } catch (const Error& error) {
+    blame_library(op, error.code(), error.what());
+  }
+}
+
 void check_types(const Plan& plan, std::span<const Tensor> weights, SizeTable& sizes) {
   const auto facts = infer_slots(plan, weights, sizes);
   for (size_t i = 0; i < plan.slots.size(); ++i) {
@@ -248,16 +267,21 @@ void check_types(const Plan& plan, std::span<const Tensor> weights, SizeTable& s
       equal = inferred.shape[axis].is_unknown()
                   ? slot.storage == Storage::kDataDependent
                   : allows(inferred.shape[axis], slot.type.shape[axis], sizes);
-    if (!equal)
-      refuse(fmt::format("slot \"{}\" is {}{}, but its step gives {}{}", slot.name,
-                         to_string(slot.type.dtype), sizes.text(slot.type.shape),
-                         to_string(inferred.dtype), sizes.text(inferred.shape)));
+    if (equal) continue;
+    const std::string why = fmt::format("slot \"{}\" is {}{}, but its step gives {}{}", slot.name,
+                                        to_string(slot.type.dtype), sizes.text(slot.type.shape),
+                                        to_string(inferred.dtype), sizes.text(inferred.shape));
+    for (const Step& step : plan.steps)
+      if (const auto* op = std::get_if<Custom>(&step.op);
+          op && std::ranges::find(step.outputs, i) != step.outputs.end())
+        blame_library(*op, ErrorCode::kIncompatiblePlan, why);
+    refuse(why);
   }
 }
 
-void name_unknown_sizes(Shape& shape, const Shape& names) {
+void take_open_sizes(Shape& shape, const Shape& names) {
   for (int axis = 0; axis < std::min(shape.rank(), names.rank()); ++axis)
-    if (shape[axis].is_unknown()) shape[axis] = names[axis];
+    if (!shape[axis].known()) shape[axis] = names[axis];
 }
 
 Signature signature_of(const Plan& body) {
@@ -362,10 +386,11 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     if (plan.slots[i].storage != Storage::kWeight) continue;
     const Tensor& weight = weights[plan.slots[i].offset];
-    if (is_row_major_weight(plan.slots[i], weight)) values[i] = weight.view();
+    if (is_row_major_weight(plan.slots[i], weight)) values[i] = kernel_view(weight);
     facts[i] = Fact{plan.slots[i].type, std::nullopt};
   }
-  // The facts for later steps: sizes that values decide have the names they have in the plan.
+  // The facts for later steps: open sizes are those of the slots, as bodies and other steps name
+  // them. check_types() compares them with the inferred ones.
   std::vector<std::optional<Fact>> seen = facts;
   std::vector<Signature> bodies;
   for (const Plan& body : plan.bodies) bodies.push_back(signature_of(body));
@@ -382,14 +407,17 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
             if (!seen[input]) seen[input] = Fact{plan.slots[input].type, std::nullopt};
             inputs.push_back({&*seen[input], values[input].data ? &values[input] : nullptr});
           }
-          Facts outputs =
-              infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
-                          InferInputs(inputs, sizes, bodies));
+          const auto infer = [&] {
+            return infer_layer(step.op, step.epilogues, static_cast<int>(step.op_input_count),
+                               InferInputs(inputs, sizes, bodies));
+          };
+          const auto* const custom = std::get_if<Custom>(&step.op);
+          Facts outputs = custom ? infer_by_library(*custom, infer) : infer();
           if (outputs.size() != step.outputs.size()) refuse("it has another number of outputs");
           for (size_t i = 0; i < outputs.size(); ++i) {
             const uint32_t output = step.outputs[i];
             facts[output] = seen[output] = std::move(outputs[i]);
-            name_unknown_sizes(seen[output]->type.shape, plan.slots[output].type.shape);
+            take_open_sizes(seen[output]->type.shape, plan.slots[output].type.shape);
           }
         });
   }
@@ -417,6 +445,8 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTa
   check_lifetimes(plan);
   try {
     check_types(plan, weights, sizes);
+  } catch (const LibraryError&) {
+    throw;
   } catch (const Error& error) {
     refuse(error.what());
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "anneal/core/error.h"
 #include "anneal/engine/plan.h"
 #include "anneal/graph/op/infer.h"
 
@@ -14,6 +15,12 @@ inline constexpr uint64_t kMaxArenaBytes = uint64_t{1} << 46;
 // Fails with kIncompatiblePlan naming the step or slot and the rule it breaks: types are those that
 // inference gives, weights exist, views lie within their bases, every slot is written before it is
 // read and by one step, lifetimes cover all uses, arena buffers that live together do not overlap.
+// Fails with LibraryError where the library of an operator from outside refuses what it took, or
+// gave other types, when the engine was built.
+class LibraryError : public Error {
+ public:
+  using Error::Error;
+};
 void check_plan(const Plan& plan, std::span<const Tensor> weights);
 
 // Types of all slots as inference derives them step by step from the inputs' types. A slot that no

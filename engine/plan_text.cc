@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-#include "anneal/engine/plan.h"
+#include "anneal/engine/plan_text.h"
 #include "anneal/graph/text/text.h"
 #include "anneal/graph/text/text_rules.h"
 
@@ -48,7 +48,7 @@ std::string slot_text(const Plan& plan, const Slot& slot, bool is_static) {
   return text;
 }
 
-std::string step_text(const Plan& plan, const Step& step) {
+std::string step_text(const Plan& plan, const Step& step, DescribeTactic describe) {
   std::string outputs, inputs;
   for (const uint32_t output : step.outputs)
     outputs += fmt::format("{}%{}", outputs.empty() ? "" : ", ", output);
@@ -61,6 +61,8 @@ std::string step_text(const Plan& plan, const Step& step) {
                                  on_device(plan, step.device), to_string(step.op, *plan.sizes));
   for (const Program& program : step.epilogues)
     text += fmt::format(" epilogue=\"{}\"", to_string(program));
+  if (describe != nullptr && !step.tactic.empty())
+    text += fmt::format(" tactic=\"{}\"", describe(step.kernel, step.tactic));
   return text;
 }
 
@@ -70,7 +72,7 @@ std::string saving_text(const Decision& decision) {
                      decision.saved_bytes);
 }
 
-void write(fmt::appender to, const Plan& plan, const std::string& indent) {
+void write(fmt::appender to, const Plan& plan, const std::string& indent, DescribeTactic describe) {
   const bool is_static = !plan.arena_bytes.empty();
   for (size_t i = 0; i < plan.arena_bytes.size(); ++i)
     if (plan.arena_bytes[i] != 0)
@@ -80,10 +82,10 @@ void write(fmt::appender to, const Plan& plan, const std::string& indent) {
                    slot_text(plan, plan.slots[i], is_static));
   for (size_t i = 0; i < plan.steps.size(); ++i)
     fmt::format_to(to, "{}step {} {} {}\n", indent, i, text::quoted(plan.steps[i].name),
-                   step_text(plan, plan.steps[i]));
+                   step_text(plan, plan.steps[i], describe));
   for (size_t i = 0; i < plan.bodies.size(); ++i) {
     fmt::format_to(to, "{}body {} {}\n", indent, i, text::quoted(plan.bodies[i].name));
-    write(to, plan.bodies[i], indent + "  ");
+    write(to, plan.bodies[i], indent + "  ", describe);
   }
   for (const Decision& decision : plan.decisions)
     fmt::format_to(to, "{}decision {}: {}: {}{}{}\n", indent, decision.stage, decision.subject,
@@ -92,17 +94,21 @@ void write(fmt::appender to, const Plan& plan, const std::string& indent) {
 
 }  // namespace
 
-std::string to_string(const Plan& plan) {
+std::string to_string(const Plan& plan) { return to_string(plan, nullptr); }
+
+std::string to_string(const Plan& plan, DescribeTactic describe) {
   fmt::memory_buffer out;
   const fmt::appender to(out);
-  fmt::format_to(to, "plan {} for {}\n", text::quoted(plan.name), plan.target);
+  fmt::format_to(to, "plan {} for {}", text::quoted(plan.name), plan.target);
+  if (plan.profile > 0) fmt::format_to(to, ", profile {}", plan.profile);
+  fmt::format_to(to, "\n");
   for (const SizeSymbol& symbol : plan.sizes->symbols())
     fmt::format_to(to, "size {} in {}..{} opt {}\n", symbol.name, symbol.bounds.min,
                    symbol.bounds.max, symbol.bounds.opt);
   for (size_t i = 0; i < plan.input_defaults.size(); ++i)
     if (plan.input_defaults[i] != kNoDefault)
       fmt::format_to(to, "default of %{} weight {}\n", plan.inputs[i], plan.input_defaults[i]);
-  write(to, plan, "");
+  write(to, plan, "", describe);
   return fmt::to_string(out);
 }
 

@@ -49,7 +49,7 @@ class SymbolSolver {
       if (a != b)
         fail(ErrorCode::kInvalidArgument,
              fmt::format(
-                 "the model wants the sizes {} and {} to be equal, but they are {} and {}: {}",
+                 "the model requires the sizes {} and {} to be equal, but they are {} and {}: {}",
                  sizes_.text(size), sizes_.text(stands), a, b, given({size, stands})));
     }
   }
@@ -107,7 +107,7 @@ class SymbolSolver {
   [[noreturn]] void wrong(size_t input, const std::string& why) const {
     const Slot& slot = plan_.slots[plan_.inputs[input]];
     fail(ErrorCode::kInvalidArgument,
-         fmt::format("input \"{}\" has shape {}, the engine wants {}: {}", slot.name,
+         fmt::format("input \"{}\" has shape {}, the engine expects {}: {}", slot.name,
                      to_string(dims_[input]), sizes_.text(slot.type.shape), why));
   }
 

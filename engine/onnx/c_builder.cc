@@ -9,6 +9,7 @@
 #include <map>
 #include <new>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/file.h"
 #include "anneal/engine/onnx/onnx_builder.h"
 #include "anneal/engine/run/c_struct.h"
 
@@ -26,31 +28,48 @@ void require_pointer(const void* pointer, std::string_view what) {
   if (!pointer) fail(ErrorCode::kInvalidArgument, std::string(what) + " is null");
 }
 
-Dims dims_of(const int64_t (&sizes)[ANNEAL_MAX_RANK], int32_t rank) {
+Dims range_dims(const int64_t (&sizes)[ANNEAL_MAX_RANK], int32_t rank) {
   return Dims(std::span<const int64_t>(sizes, static_cast<size_t>(rank)));
 }
 
-Profile profile_of(const anneal_build_options& options) {
-  Profile profile;
+std::vector<Profile> profiles_of(const anneal_build_options& options) {
+  std::vector<Profile> profiles;
+  std::set<std::pair<int64_t, std::string>> seen;
   if (options.range_count < 0) fail(ErrorCode::kInvalidArgument, "range_count is below 0");
   if (options.range_count > 0) require_pointer(options.ranges, "ranges");
   for (int32_t i = 0; i < options.range_count; ++i) {
     const auto range =
         read_struct(element_of(options.ranges, "anneal_input_range", i), "anneal_input_range");
-    if (range.rank < 0 || range.rank > ANNEAL_MAX_RANK)
-      fail(ErrorCode::kInvalidArgument, "a range has an impossible rank");
     const std::string name = range.name ? range.name : "";
+    if (range.rank < 0 || range.rank > ANNEAL_MAX_RANK)
+      fail_port(ErrorCode::kInvalidArgument, name,
+                fmt::format("ranges of \"{}\": a rank of {}; tensors have 0 to {} axes", name,
+                            range.rank, ANNEAL_MAX_RANK));
+    if (range.profile < 0 || range.profile >= options.range_count)
+      fail_port(ErrorCode::kInvalidArgument, name,
+                fmt::format("ranges of \"{}\": profile {}; {} ranges are of profiles 0 to {}", name,
+                            range.profile, options.range_count, options.range_count - 1));
+    if (profiles.size() <= static_cast<size_t>(range.profile))
+      profiles.resize(static_cast<size_t>(range.profile) + 1);
+    Profile& profile = profiles[static_cast<size_t>(range.profile)];
     const auto set = [&](std::map<std::string, Dims>& sizes,
                          const int64_t(&given)[ANNEAL_MAX_RANK]) {
-      const Dims dims = dims_of(given, range.rank);
+      const Dims dims = range_dims(given, range.rank);
       const bool is_given = dims.empty() || std::ranges::any_of(dims, std::identity());
       if (is_given) sizes[name] = dims;
     };
     set(profile.min, range.min);
     set(profile.opt, range.opt);
     set(profile.max, range.max);
+    if (!seen.emplace(range.profile, name).second)
+      fail_port(ErrorCode::kInvalidArgument, name,
+                fmt::format("two ranges are given for \"{}\" in profile {}", name, range.profile));
   }
-  return profile;
+  for (size_t i = 0; i < profiles.size(); ++i)
+    if (std::ranges::none_of(seen, [&](const auto& each) { return each.first == int64_t(i); }))
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("profile {} has no range, and profile {} has one", i, profiles.size() - 1));
+  return profiles;
 }
 
 std::vector<std::string> targets_of(const char* text) {
@@ -63,7 +82,8 @@ std::vector<std::string> targets_of(const char* text) {
   return targets;
 }
 
-// The sizes of a sample: those of the input, with a batch of 1 and opt where they are open.
+// The sizes of a sample: those of the input, with a batch of 1 and opt where they are open. A batch
+// of 1 that the profile excludes is opt.
 Dims sample_dims(const DataInput& input, const Profile& profile) {
   const auto given = [&]() -> std::optional<Dims> {
     for (const auto* sizes : {&profile.opt, &profile.max, &profile.min})
@@ -71,16 +91,22 @@ Dims sample_dims(const DataInput& input, const Profile& profile) {
         if (const auto found = sizes->find(name); found != sizes->end()) return found->second;
     return std::nullopt;
   }();
+  const auto least = [&]() -> const Dims* {
+    for (const auto* sizes : {&profile.min, &profile.opt, &profile.max})
+      for (const std::string& name : {input.name, std::string()})
+        if (const auto found = sizes->find(name); found != sizes->end()) return &found->second;
+    return nullptr;
+  }();
   Dims dims = input.dims;
   for (int axis = 0; axis < dims.rank(); ++axis) {
     if (dims[axis] >= 0) continue;
-    if (axis == 0)
+    if (axis == 0 && !(least && !least->empty() && (*least)[0] > 1))
       dims[axis] = 1;
     else if (given && axis < given->rank())
       dims[axis] = (*given)[axis];
     else
-      fail(ErrorCode::kInvalidArgument,
-           fmt::format("samples of input \"{}\" have an open size: give a range", input.name));
+      fail_port(ErrorCode::kInvalidArgument, input.name,
+                fmt::format("samples of input \"{}\" have an open size: give a range", input.name));
   }
   return dims;
 }
@@ -124,14 +150,17 @@ BuildOptions options_of(const anneal_build_options* given, const OnnxModel& mode
   if (known.fp16) options.precision.types.insert(Precision::kF16);
   if (known.bf16) options.precision.types.insert(Precision::kBF16);
   if (known.int8) options.precision.types.insert(Precision::kI8);
+  options.precision.best = known.best != 0;
   options.precision.symmetric = known.symmetric != 0;
-  const Profile profile = profile_of(known);
-  if (known.range_count > 0) options.profiles = {profile};
+  options.profiles = profiles_of(known);
   options.exact = known.exact != 0;
   options.max_memory = known.max_memory;
   if (known.threads < 0) fail(ErrorCode::kInvalidArgument, "threads is below 0");
   options.threads = known.threads;
   options.allow_fallback = known.no_fallback == 0;
+  options.libraries = library_paths(known.libraries, known.library_count);
+  options.log = log_sink(known.log, known.log_argument);
+  if (known.weights) options.weights_path = known.weights;
   if (known.progress)
     options.progress = [known](const Progress& at) {
       return known.progress(known.progress_argument, at.what.c_str(), at.share) == 0;
@@ -140,8 +169,26 @@ BuildOptions options_of(const anneal_build_options* given, const OnnxModel& mode
     fail(ErrorCode::kInvalidArgument, "int8 needs samples: set sample_count and read_sample");
   options.data_threads = 1;
   if (known.sample_count > 0)
-    options.calibration.samples = dataset_of(known, onnx_inputs(model, options), profile);
+    options.calibration.samples =
+        dataset_of(known, onnx_inputs(model, options),
+                   options.profiles.empty() ? Profile() : options.profiles[0]);
   return options;
+}
+
+// The engine goes to the caller, and weights that are apart to their file.
+void give(const BuiltEngine& built, const std::string& weights_path, void** made,
+          uint64_t* made_bytes) {
+  if (!built.weights.empty()) write_file_atomically(weights_path, built.weights);
+  void* const copy = std::aligned_alloc(64, (built.bytes.size() + 63) / 64 * 64);
+  if (!copy) throw std::bad_alloc();
+  std::memcpy(copy, built.bytes.data(), built.bytes.size());
+  *made = copy;
+  *made_bytes = built.bytes.size();
+}
+
+OnnxModel model_in(const void* onnx, uint64_t onnx_bytes) {
+  require_pointer(onnx, "onnx");
+  return std::span(static_cast<const std::byte*>(onnx), static_cast<size_t>(onnx_bytes));
 }
 
 }  // namespace
@@ -161,18 +208,23 @@ anneal_code anneal_build_memory(const void* onnx, uint64_t onnx_bytes,
                                 const anneal_build_options* options, void** engine,
                                 uint64_t* engine_bytes, anneal_error* error) {
   return anneal::guarded(error, [&] {
-    anneal::require_pointer(onnx, "onnx");
     anneal::require_pointer(engine, "engine");
     anneal::require_pointer(engine_bytes, "engine_bytes");
-    const anneal::OnnxModel model(
-        std::span(static_cast<const std::byte*>(onnx), static_cast<size_t>(onnx_bytes)));
-    const anneal::BuiltEngine built =
-        anneal::build_engine(model, anneal::options_of(options, model));
-    void* const made = std::aligned_alloc(64, (built.bytes.size() + 63) / 64 * 64);
-    if (!made) throw std::bad_alloc();
-    std::memcpy(made, built.bytes.data(), built.bytes.size());
-    *engine = made;
-    *engine_bytes = built.bytes.size();
+    const anneal::OnnxModel model = anneal::model_in(onnx, onnx_bytes);
+    const anneal::BuildOptions known = anneal::options_of(options, model);
+    anneal::give(anneal::build_engine(model, known), known.weights_path, engine, engine_bytes);
+  });
+}
+
+anneal_code anneal_refit(const char* engine_path, const char* onnx_path, const char* output_path,
+                         const anneal_build_options* options, anneal_error* error) {
+  return anneal::guarded(error, [&] {
+    anneal::require_pointer(engine_path, "engine_path");
+    anneal::require_pointer(onnx_path, "onnx_path");
+    const anneal::OnnxModel model(onnx_path);
+    anneal::refit_engine(std::string(engine_path), model,
+                         std::string_view(output_path ? output_path : ""),
+                         anneal::options_of(options, model));
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
+#include "anneal/engine/kernel_library.h"
 
 namespace anneal {
 namespace {
@@ -30,11 +31,12 @@ InputBounds bounds_in(const Profile& profile, const std::string& name) {
   for (int axis = 0; ordered && axis < rank; ++axis)
     ordered = bounds.min[axis] <= bounds.opt[axis] && bounds.opt[axis] <= bounds.max[axis];
   if (!ordered)
-    fail(ErrorCode::kInvalidArgument,
-         fmt::format("shapes of {}: min {}, opt {}, max {} must have the same number of axes and "
-                     "no size may shrink from one to the next",
-                     name.empty() ? "the input" : "\"" + name + "\"", to_string(bounds.min),
-                     to_string(bounds.opt), to_string(bounds.max)));
+    fail_port(ErrorCode::kInvalidArgument, name,
+              fmt::format("shapes of {}: min {}, opt {}, max {} must have the same number of axes "
+                          "and no size may shrink from one to the next",
+                          name.empty() ? "the input" : "\"" + name + "\"", to_string(bounds.min),
+                          to_string(bounds.opt), to_string(bounds.max)),
+              bounds.opt);
   return bounds;
 }
 
@@ -61,30 +63,53 @@ ImportResult import_with_only_input(const OnnxModel& model, ImportOptions option
   unnamed.key() = only_input(import_from(model, first).graph, unnamed.mapped().opt);
   const std::string name = unnamed.key();
   if (!options.bounds.insert(std::move(unnamed)).inserted)
-    fail(ErrorCode::kInvalidArgument, fmt::format("two shapes are given for \"{}\"", name));
+    fail_port(ErrorCode::kInvalidArgument, name,
+              fmt::format("two shapes are given for \"{}\"", name));
   return import_from(model, options);
 }
 
 }  // namespace
 
-InputBoundsByName bounds_of(const std::vector<Profile>& profiles) {
+namespace {
+
+InputBoundsByName bounds_in(const Profile& profile) {
   InputBoundsByName bounds;
-  if (profiles.empty()) return bounds;
-  if (profiles.size() > 1)
-    fail(ErrorCode::kUnsupported,
-         fmt::format("{} profiles: an engine has one. Give the ranges of all inputs in one profile "
-                     "that covers them, or build an engine for each",
-                     profiles.size()));
-  const Profile& profile = profiles[0];
   for (const auto* shapes : {&profile.min, &profile.opt, &profile.max})
     for (const auto& [name, dims] : *shapes)
       if (!bounds.contains(name)) bounds[name] = bounds_in(profile, name);
   return bounds;
 }
 
-ImportResult import_model(const OnnxModel& model, const BuildOptions& options) {
-  const ImportOptions import{.bounds = bounds_of(options.profiles),
-                             .default_inputs = options.default_inputs};
+void widen(InputBounds& bounds, const InputBounds& other, const std::string& name) {
+  if (bounds.opt.rank() != other.opt.rank())
+    fail_port(ErrorCode::kInvalidArgument, name,
+              fmt::format("shapes of {}: one profile has {}, another {}: give the same number of "
+                          "axes",
+                          name.empty() ? "the input" : "\"" + name + "\"", to_string(bounds.opt),
+                          to_string(other.opt)),
+              other.opt);
+  for (int axis = 0; axis < bounds.opt.rank(); ++axis) {
+    bounds.min[axis] = std::min(bounds.min[axis], other.min[axis]);
+    bounds.max[axis] = std::max(bounds.max[axis], other.max[axis]);
+  }
+}
+
+}  // namespace
+
+InputBoundsByName bounds_of(const std::vector<Profile>& profiles) {
+  InputBoundsByName all;
+  for (size_t i = 0; i < profiles.size(); ++i) {
+    const InputBoundsByName bounds = bounds_in(profiles[i]);
+    if (i == 0) all = bounds;
+    std::erase_if(all, [&](const auto& each) { return !bounds.contains(each.first); });
+    for (auto& [name, of_input] : all) widen(of_input, bounds.at(name), name);
+  }
+  return all;
+}
+
+namespace {
+
+ImportResult import_within(const OnnxModel& model, const ImportOptions& import) {
   if (!import.bounds.contains("")) return import_from(model, import);
   if (model.path().empty()) return import_with_only_input(model, import);
   // A pipe gives the model once.
@@ -95,6 +120,27 @@ ImportResult import_model(const OnnxModel& model, const BuildOptions& options) {
                         return import_with_only_input(
                             OnnxModel(file.bytes, folder.empty() ? "." : folder), import);
                       });
+}
+
+}  // namespace
+
+ImportResult import_model(const OnnxModel& model, const BuildOptions& options) {
+  const ImportOptions import{.bounds = bounds_of(options.profiles),
+                             .default_inputs = options.default_inputs,
+                             .operators = load_kernel_libraries(options.libraries)};
+  ImportResult result = import_within(model, import);
+  result.warnings = operators_given_twice(import.operators, Versions::kAny);
+  return result;
+}
+
+BuildOptions options_of_profile(const BuildOptions& options, size_t profile) {
+  BuildOptions result = options;
+  if (options.profiles.size() < 2) return result;
+  result.profiles = {options.profiles[profile]};
+  const std::string name = fmt::format("profile-{}", profile);
+  if (!options.dump_passes.empty()) result.dump_passes += "/" + name;
+  if (!options.dump_graph.empty()) result.dump_graph += "." + name;
+  return result;
 }
 
 std::string name_of(const OnnxModel& model) {

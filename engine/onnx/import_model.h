@@ -11,13 +11,17 @@
 
 namespace anneal {
 
-// The bounds of each input in the only profile; the name "" stays. Fails with kInvalidArgument on
-// shapes that contradict each other, and with kUnsupported on several profiles.
+// The bounds of each input in all profiles together, with the opt of the first. An input without
+// bounds in one profile has none. The name "" stays. Fails with kInvalidArgument on shapes that
+// contradict each other.
 InputBoundsByName bounds_of(const std::vector<Profile>& profiles);
 
 // Fails as bounds_of() and the importer do, and with kInvalidArgument on a shape without a name if
 // the model has several inputs.
 ImportResult import_model(const OnnxModel& model, const BuildOptions& options);
+
+// Those of one profile. If there are several, each dumps graphs under a name of its own.
+BuildOptions options_of_profile(const BuildOptions& options, size_t profile);
 
 // "while reading model.onnx" or the like is added to errors: the path, or "the model in memory".
 std::string name_of(const OnnxModel& model);

@@ -4,17 +4,27 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <span>
+#include <string_view>
 
 #include "anneal/core/error.h"
+#include "anneal/engine/builder/replay/kernel_chooser.h"
+#include "anneal/engine/builder/timing/candidates.h"
+#include "anneal/engine/builder/timing/choose_by_times.h"
+#include "anneal/engine/kernel_library.h"
 #include "anneal/engine/plan.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/plan_text.h"
+#include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/memory/activation_memory.h"
 #include "anneal/engine/run/memory/bound_plan.h"
 #include "anneal/engine/symbols.h"
 #include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
+#include "anneal/kernels/cuda/backend.h"
+#include "anneal/kernels/cuda/cost/tactic_text.h"
 
 namespace anneal {
 namespace {
@@ -67,7 +77,7 @@ std::vector<InspectedSize> sizes_of(const Plan& plan) {
   return chosen_sizes(*plan.sizes, of_inputs);
 }
 
-InspectedMemory memory_of(const Plan& plan, std::span<const Tensor> weights) {
+InspectedMemory inspected_memory(const Plan& plan, std::span<const Tensor> weights) {
   try {
     const ActivationMemory memory = activation_memory(plan, weights);
     return {{}, memory.arena_bytes, memory.live_bytes, memory.ratio(), memory.at_best};
@@ -79,7 +89,32 @@ InspectedMemory memory_of(const Plan& plan, std::span<const Tensor> weights) {
   }
 }
 
+std::string library_of(std::string_view kernel) {
+  if (kernel.starts_with("cudnn.")) return "cuDNN";
+  if (kernel.starts_with("cublaslt.")) return "cuBLASLt";
+  return kernel.find("onednn") != std::string_view::npos ? "oneDNN" : "Anneal";
+}
+
+KernelSource source_of(std::string_view kernel) {
+  const KernelEntry* const entry = find_kernel(cuda_backend(), kernel);
+  return entry == nullptr ? KernelSource::kOwn : entry->source;
+}
+
+// What the decision about times says of the step; text: empty if there is none.
+void add_times(const Step& step, std::string_view text, InspectedStep& made) {
+  std::string name = timing_name(step.kernel, step.tactic, source_of(step.kernel));
+  if (!time_in(text, name)) name = step.kernel;  // a tactic that follows from the layer alone
+  made.microseconds = time_in(text, name).value_or(0);
+  made.runner_up = step.runner_up.empty()
+                       ? fastest_other_in(text, name)
+                       : timing_name(step.runner_up, step.runner_up_tactic, KernelSource::kOwn);
+  made.runner_up_microseconds = time_in(text, made.runner_up).value_or(0);
+}
+
 std::vector<InspectedStep> steps_of(const Plan& plan) {
+  std::map<std::string_view, std::string_view> timings;  // by layer
+  for (const Decision& decision : plan.decisions)
+    if (decision.stage == kTiming) timings.emplace(decision.subject, decision.text);
   std::vector<InspectedStep> steps;
   for (const Step& step : plan.steps) {
     InspectedStep& made = steps.emplace_back();
@@ -87,6 +122,10 @@ std::vector<InspectedStep> steps_of(const Plan& plan) {
     made.op = to_string(step.op);
     made.op_text = to_string(step.op, *plan.sizes);
     made.kernel = step.kernel;
+    made.tactic = cuda::tactic_text(step.kernel, step.tactic);
+    made.library = library_of(step.kernel);
+    const auto timing = timings.find(step.name);
+    add_times(step, timing == timings.end() ? std::string_view() : timing->second, made);
     made.device = plan.devices[step.device];
     made.origins = step.origins;
     made.has_epilogue = !std::ranges::all_of(step.epilogues, &Program::empty);
@@ -105,6 +144,7 @@ std::vector<InspectedStep> steps_of(const Plan& plan) {
 InspectedPlan inspected(const Plan& plan, std::span<const Tensor> weights) {
   InspectedPlan result;
   result.target = plan.target;
+  result.profile = plan.profile;
   result.devices = plan.devices;
   result.inputs = ports_of(plan, plan.inputs);
   result.outputs = ports_of(plan, plan.outputs);
@@ -113,7 +153,8 @@ InspectedPlan inspected(const Plan& plan, std::span<const Tensor> weights) {
   result.is_exact = plan.is_exact;
   result.arena_bytes = fixed_arena_bytes(plan, weights);
   result.code_bytes = plan.code.size();
-  result.memory = memory_of(plan, weights);
+  result.memory = inspected_memory(plan, weights);
+  result.formula = memory_formula(plan);
   result.weights_laid_out =
       static_cast<size_t>(std::ranges::count_if(plan.slots, [&](const Slot& slot) {
         return slot.storage == Storage::kWeight && !is_row_major_weight(slot, weights[slot.offset]);
@@ -124,6 +165,27 @@ InspectedPlan inspected(const Plan& plan, std::span<const Tensor> weights) {
                                 decision.stage == kFallback, decision.saved_launches,
                                 decision.saved_bytes});
   return result;
+}
+
+// Weights and values without memory, with those of bodies.
+void add_plan(const Plan& plan, PlanFacts& loaded) {
+  for (const Slot& slot : plan.slots)
+    if (slot.storage == Storage::kWeight)
+      loaded.weight_bytes +=
+          static_cast<uint64_t>(count(dims_of(slot.type.shape))) * size_of(slot.type.dtype);
+  for (const Decision& decision : plan.decisions) {
+    if (decision.stage == kFusedInto)
+      loaded.vanished.push_back({decision.subject, decision.text, ""});
+    if (decision.stage == kEliminated)
+      loaded.vanished.push_back({decision.subject, "", decision.text});
+  }
+  for (const Plan& body : plan.bodies) add_plan(body, loaded);
+}
+
+PlanFacts facts_of(const Plan& plan) {
+  PlanFacts facts{plan.target, plan.steps.size(), 0, {}};
+  add_plan(plan, facts);
+  return facts;
 }
 
 InspectedPort port_of(const Graph& graph, const std::string& name, ValueId id) {
@@ -146,10 +208,22 @@ void count_in(const Graph& graph, InspectedModel& model) {
   for (const Graph& body : graph.bodies()) count_in(body, model);
 }
 
+ImportResult import_with(const std::string& path, const std::vector<std::string>& libraries) {
+  return import_file(path, {.operators = load_kernel_libraries(libraries)});
+}
+EngineFile read_with(const std::string& path, bool map, const std::vector<std::string>& libraries,
+                     const std::string& weights) {
+  return read_engine_file(
+      path, {.map = map, .operators = load_kernel_libraries(libraries), .weights = weights});
+}
+
 }  // namespace
 
-InspectedModel inspect_model(const std::string& path) {
-  const ImportResult imported = import_file(path);
+PlanFacts plan_facts(const Engine& engine) { return facts_of(plan_of(engine)); }
+PlanFacts plan_facts(const ExecutionContext& context) { return facts_of(plan_of(context)); }
+
+InspectedModel inspect_model(const std::string& path, const std::vector<std::string>& libraries) {
+  const ImportResult imported = import_with(path, libraries);
   const Graph& graph = imported.graph;
   InspectedModel model;
   model.graph = imported.info.graph_name;
@@ -170,8 +244,10 @@ InspectedModel inspect_model(const std::string& path) {
   return model;
 }
 
-InspectedEngine inspect_engine(const std::string& path, bool map) {
-  const EngineFile file = read_engine_file(path, {.map = map});
+InspectedEngine inspect_engine(const std::string& path, bool map,
+                               const std::vector<std::string>& libraries,
+                               const std::string& weights) {
+  const EngineFile file = read_with(path, map, libraries, weights);
   InspectedEngine engine;
   engine.model = file.model_name;
   engine.producer = file.producer;
@@ -181,11 +257,15 @@ InspectedEngine inspect_engine(const std::string& path, bool map) {
   return engine;
 }
 
-std::string graph_text_of(const std::string& path) { return to_string(import_file(path).graph); }
+std::string graph_text_of(const std::string& path, const std::vector<std::string>& libraries) {
+  return to_string(import_with(path, libraries).graph);
+}
 
-std::string plans_text_of(const std::string& path, bool map) {
+std::string plans_text_of(const std::string& path, bool map,
+                          const std::vector<std::string>& libraries, const std::string& weights) {
   std::string text;
-  for (const Plan& plan : read_engine_file(path, {.map = map}).plans) text += to_string(plan);
+  for (const Plan& plan : read_with(path, map, libraries, weights).plans)
+    text += to_string(plan, cuda::tactic_text);
   return text;
 }
 

@@ -6,6 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "anneal/engine/onnx/memory_by_batch.h"  // IWYU pragma: export
+#include "anneal/engine/onnx/memory_formula.h"
+#include "anneal/engine/onnx/roofline/ceilings.h"          // IWYU pragma: export
+#include "anneal/engine/onnx/roofline/plan_work.h"         // IWYU pragma: export
+#include "anneal/engine/onnx/roofline/roofline_picture.h"  // IWYU pragma: export
+#include "anneal/engine/run/engine.h"
+
 namespace anneal {
 
 struct InspectedPort {
@@ -35,6 +42,13 @@ struct InspectedBody;
 struct InspectedStep {
   std::string name, op, op_text;  // "Conv"; with its fields
   std::string kernel, device;
+  std::string tactic;        // "64x64x64, 2x2 warps, 3 stages"; empty: its kernel has no choice
+  std::string library = {};  // whose kernel it is: "Anneal", "cuDNN", "cuBLASLt", "oneDNN"
+  // The kernel's time, and the runner-up, as "cuda.conv.mma{64x64x64, ...}", with its own: the
+  // fastest other kernel or, of a library's kernel, ours that takes its place. 0 and empty for
+  // steps that were not timed.
+  double microseconds = 0, runner_up_microseconds = 0;
+  std::string runner_up = {};
   bool has_epilogue = false;
   std::vector<std::string> origins, outputs;
   std::vector<std::string> short_outputs;  // types without long expressions; "-": not used
@@ -57,6 +71,7 @@ struct InspectedMemory {
 };
 struct InspectedPlan {
   std::string target;
+  size_t profile = 0;
   std::vector<std::string> devices;
   std::vector<InspectedPort> inputs, outputs;
   std::vector<InspectedSize> sizes;
@@ -64,6 +79,7 @@ struct InspectedPlan {
   std::vector<uint64_t> arena_bytes;  // by device; empty: placed when sizes are bound
   uint64_t code_bytes = 0;
   InspectedMemory memory;
+  MemoryFormula formula;
   size_t weights_laid_out = 0;  // that lie as their kernels read them
   std::vector<InspectedStep> steps;
   std::vector<InspectedDecision> decisions;
@@ -75,11 +91,36 @@ struct InspectedEngine {
   std::vector<InspectedPlan> plans;
 };
 
+// A value of the model that has no memory in a plan.
+struct VanishedValue {
+  std::string name;
+  std::string step;  // that it is fused into; empty: it was removed
+  std::string why;   // it was removed
+};
+// The plan that a context ran last, or an engine's for profile 0.
+struct PlanFacts {
+  std::string target;
+  size_t steps = 0;
+  uint64_t weight_bytes = 0;            // of this plan alone
+  std::vector<VanishedValue> vanished;  // also in bodies
+};
+PlanFacts plan_facts(const Engine& engine);
+PlanFacts plan_facts(const ExecutionContext& context);
+
 // Fail as importing does, and as loading does. map: the engine file is mapped, not read.
-InspectedModel inspect_model(const std::string& path);
-InspectedEngine inspect_engine(const std::string& path, bool map);
+// libraries, weights: as in EngineOptions.
+InspectedModel inspect_model(const std::string& path,
+                             const std::vector<std::string>& libraries = {});
+InspectedEngine inspect_engine(const std::string& path, bool map,
+                               const std::vector<std::string>& libraries = {},
+                               const std::string& weights = {});
+// As JSON: docs/cli.md, `anneal inspect --json`.
+std::string json_text(const InspectedModel& model);
+std::string json_text(const InspectedEngine& engine);
 // The imported graph, and the plans, as text.
-std::string graph_text_of(const std::string& path);
-std::string plans_text_of(const std::string& path, bool map);
+std::string graph_text_of(const std::string& path, const std::vector<std::string>& libraries = {});
+std::string plans_text_of(const std::string& path, bool map,
+                          const std::vector<std::string>& libraries = {},
+                          const std::string& weights = {});
 
 }  // namespace anneal

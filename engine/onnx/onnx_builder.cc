@@ -1,10 +1,13 @@
 #include "anneal/engine/onnx/onnx_builder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -13,12 +16,13 @@
 #include "anneal/core/milliseconds.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/builder/checked_build.h"
+#include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/onnx/build_progress.h"
-#include "anneal/engine/onnx/dumped_build.h"
+#include "anneal/engine/onnx/engine_report.h"
 #include "anneal/engine/onnx/import_model.h"
+#include "anneal/engine/onnx/join_profiles.h"
 #include "anneal/engine/onnx/pass_log.h"
-#include "anneal/engine/run/memory/activation_memory.h"
-#include "anneal/engine/run/memory/bound_plan.h"
+#include "anneal/engine/onnx/recipe.h"
 #include "anneal/engine/run/pack_weights.h"
 #include "anneal/engine/tune/calibration/calibrate.h"
 #include "anneal/engine/tune/search/tune.h"
@@ -30,43 +34,6 @@ using Clock = std::chrono::steady_clock;
 
 // Of the work, the share that calibration takes at most.
 constexpr double kCalibrated = 0.7;
-
-// 0: the sizes to optimize for do not go together.
-uint64_t run_bytes_of(const Plan& plan, std::span<const Tensor> weights) {
-  try {
-    const ActivationMemory memory = activation_memory(plan, weights);
-    return memory.arena_bytes + memory.port_bytes;
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kInvalidArgument) throw;
-    return 0;
-  }
-}
-
-BuildPlan plan_report(const Plan& plan, std::span<const Tensor> weights) {
-  BuildPlan result{.target = plan.target,
-                   .steps = {},
-                   .decisions = {},
-                   .fallbacks = {},
-                   .gpu_steps = 0,
-                   .copy_steps = 0,
-                   .arena_bytes = fixed_arena_bytes(plan, weights),
-                   .code_bytes = plan.code.size(),
-                   .run_bytes = run_bytes_of(plan, weights)};
-  for (const Step& step : plan.steps) {
-    result.steps.push_back(
-        {step.name, std::string(to_string(step.op)), step.kernel, plan.devices.at(step.device)});
-    if (step.kernel == kTransfer)
-      ++result.copy_steps;
-    else if (step.device + 1u < plan.devices.size())
-      ++result.gpu_steps;
-  }
-  for (const Decision& decision : plan.decisions) {
-    const BuildDecision& made =
-        result.decisions.emplace_back(decision.stage, decision.subject, decision.text);
-    if (decision.stage == kFallback) result.fallbacks.push_back(made);
-  }
-  return result;
-}
 
 // The first samples as the self-check takes them; empty if one lacks an input.
 std::vector<std::vector<Tensor>> first_samples(const Graph& model, const Dataset& samples) {
@@ -99,7 +66,7 @@ void calibrate_for(const Graph& model, BuildOptions& options, BuildProgress& pro
     calibrating.progress = progress.part(kCalibrated);
     Calibration found = calibrate(model, samples, calibrating);
     options.precision.ranges = std::move(found.table);
-    report.warnings = std::move(found.warnings);
+    report.warnings.insert(report.warnings.end(), found.warnings.begin(), found.warnings.end());
   }
   if (options.self_check.samples.empty())
     options.self_check.samples = first_samples(model, *samples);
@@ -124,64 +91,212 @@ void check_samples(const Graph& model, const std::vector<std::vector<Tensor>>& s
   }
 }
 
-BuiltEngine build_from(const OnnxModel& model, BuildOptions options, const GraphDumps& dumps) {
-  BuiltEngine result;
-  BuildReport& report = result.report;
+// Before the work, not after it.
+void check_engine_path(const OnnxModel& model, const std::string& path,
+                       const std::string& weights = {}) {
+  std::error_code none;
+  if (std::filesystem::equivalent(model.path(), path, none))
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("the engine would replace the model {}: give it another name", path));
+  if (!weights.empty() && std::filesystem::equivalent(model.path(), weights, none))
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("the weights would replace the model {}: give them another name", weights));
+  require_other_files(path, weights);
+}
+
+void warn_of_slow_int8(const std::vector<std::string>& targets, BuildReport& report) {
+  for (const std::string& target : targets)
+    if (target != kReferenceTarget &&
+        std::ranges::count(fast_precisions(target), Precision::kI8) == 0)
+      report.warnings.push_back(
+          fmt::format("{} has no VNNI here, so int8 may be as slow as f32; anneal tune measures "
+                      "which layers gain",
+                      target));
+}
+
+// Those that fit the sizes of the model's inputs, as far as these are bounded.
+std::vector<std::vector<Tensor>> samples_within(const Graph& model,
+                                                const std::vector<std::vector<Tensor>>& samples) {
+  const auto fits = [&](const std::vector<Tensor>& sample) {
+    for (size_t i = 0; i < sample.size(); ++i) {
+      const Shape& shape = model.value(model.inputs()[i]).type().shape;
+      for (int axis = 0; axis < shape.rank(); ++axis) {
+        const Bounds range = model.sizes().range(shape[axis]);
+        const int64_t size = sample[i].dims()[axis];
+        if (size < range.min || size > range.max) return false;
+      }
+    }
+    return true;
+  };
+  std::vector<std::vector<Tensor>> fitting;
+  std::ranges::copy_if(samples, std::back_inserter(fitting), fits);
+  return fitting;
+}
+
+// Adds what the check of another profile found.
+void add(const SelfCheckReport& check, size_t profile, SelfCheckReport& all) {
+  if (profile == 0) {
+    all = check;
+    return;
+  }
+  const auto join = [&](std::string& text, const std::string& more) {
+    if (!more.empty() && more != text)
+      text += fmt::format("{}profile {}: {}", text.empty() ? "" : "; ", profile, more);
+  };
+  all.is_compared = all.is_compared && check.is_compared;
+  join(all.outcome, check.outcome);
+  join(all.warning, check.warning);
+  all.back_to_f32.insert(all.back_to_f32.end(), check.back_to_f32.begin(), check.back_to_f32.end());
+  all.milliseconds += check.milliseconds;
+}
+
+// The plans of one profile. options.precision gets the layers that the self-check gave back to f32.
+EngineFile build_profile(Graph model, BuildOptions& options, size_t profile,
+                         BuildProgress& progress, BuildReport& report) {
+  BuildOptions one = options_of_profile(options, profile);
+  check_samples(model, one.self_check.samples);
+  if (options.profiles.size() > 1)
+    one.self_check.samples = samples_within(model, one.self_check.samples);
+  GraphBuildOptions building = graph_options(one);
+  std::vector<BuildPass> passes;
+  PassLog log(one, model, building.passes, passes);
+  building.progress = [&](std::string_view what) { progress.begin(what); };
+  building.before_rebuild = [&] { log.begin_again(); };
+  building.after_pass = [&](const PassEvent& event, std::string_view targets) {
+    progress.begin(event.pass.name);
+    log.add(event, targets);
+  };
+  CheckedBuild made = build_checked(std::move(model), building, one.self_check);
+  log.finish();
+  for (BuildPass& pass : passes) report.passes.emplace_back(std::move(pass)).profile = profile;
+  add(made.check, profile, report.self_check);
+  options.precision = std::move(made.precision);
+  return std::move(made.file);
+}
+
+using Layers = std::vector<SelfCheckReport::Layer>;
+
+void add(const Layers& layers, Layers& all) {
+  for (const SelfCheckReport::Layer& layer : layers)
+    if (std::ranges::find(all, layer.name, &SelfCheckReport::Layer::name) == all.end())
+      all.push_back(layer);
+}
+
+// Records layers that are f32 since the check of another profile found them.
+void record(const Layers& layers, Plan& plan) {
+  for (const auto& [layer, why] : layers) {
+    const bool is_known = std::ranges::any_of(plan.decisions, [&](const Decision& decision) {
+      return decision.stage == kSelfCheck && decision.subject == layer;
+    });
+    if (!is_known)
+      plan.decisions.push_back(
+          {std::string(kSelfCheck), layer, "goes back to f32 with another profile: " + why});
+  }
+}
+
+// The plans of all profiles, which have the same precisions: a layer that one profile gives back to
+// f32 is f32 in all, so that those before are built again.
+EngineFile build_profiles(const OnnxModel& model, BuildOptions& options, ImportResult imported,
+                          BuildProgress& progress, BuildReport& report) {
+  const size_t count = std::max<size_t>(options.profiles.size(), 1);
+  std::vector<EngineFile> files;
+  Layers back_to_f32;
+  while (files.size() < count) {
+    const size_t profile = files.size(), layers = options.precision.layers.size();
+    if (profile == 0) report.passes.clear();
+    if (count > 1) imported = import_model(model, options_of_profile(options, profile));
+    files.push_back(build_profile(std::move(imported.graph), options, profile, progress, report));
+    add(report.self_check.back_to_f32, back_to_f32);
+    if (profile > 0 && options.precision.layers.size() != layers) files.clear();
+  }
+  if (count > 1)
+    for (EngineFile& file : files)
+      for (Plan& plan : file.plans) record(back_to_f32, plan);
+  report.self_check.back_to_f32 = std::move(back_to_f32);
+  return join_profiles(std::move(files));
+}
+
+BuiltEngine build_from(const OnnxModel& model, const BuildOptions& given) {
+  BuildOptions options = with_log(given);
+  options.precision = resolved_precision(options);
+  BuildReport report;
+  const bool is_reference = std::ranges::count(options.targets, kReferenceTarget) != 0;
+  if (is_reference) options.calibration.samples = nullptr;
+  if (given.precision.best && !is_reference && options.precision.types.empty())
+    report.warnings.push_back(
+        fmt::format("the best precision is f32 for {}: no lower precision is always faster there; "
+                    "anneal tune measures whether some layers gain from 8 bits",
+                    fmt::join(options.targets, ", ")));
+  if (given.precision.types.contains(Precision::kI8)) warn_of_slow_int8(options.targets, report);
   BuildProgress progress(options.progress);
   const auto start = Clock::now();
   progress.begin("importing the model");
   ImportResult imported = import_model(model, options);
   report.import_milliseconds = milliseconds_since(start);
   report.imported_layers = imported.graph.layer_count();
+  report.warnings.insert(report.warnings.end(), imported.warnings.begin(), imported.warnings.end());
+  Recipe recipe = recipe_for(options, imported);
   const auto build_start = Clock::now();
-  EngineFile file = with_context(
-      [&] { return name_of(model); },
-      [&] {
-        check_samples(imported.graph, options.self_check.samples);
-        calibrate_for(imported.graph, options, progress, report);
-        GraphBuildOptions building = graph_options(options);
-        PassLog log(dumps, imported.graph, building.passes, report.passes);
-        building.progress = [&](std::string_view what) { progress.begin(what); };
-        building.before_rebuild = [&] { log.begin_again(); };
-        building.after_pass = [&](const PassEvent& event, std::string_view targets) {
-          progress.begin(event.pass.name);
-          log.add(event, targets);
-        };
-        CheckedBuild made = build_checked(std::move(imported.graph), building, options.self_check);
-        log.finish();
-        report.self_check = std::move(made.check);
-        return std::move(made.file);
-      });
+  EngineFile file =
+      with_context([&] { return name_of(model); },
+                   [&] {
+                     calibrate_for(imported.graph, options, progress, report);
+                     return build_profiles(model, options, std::move(imported), progress, report);
+                   });
+  recipe.options.precision = options.precision;
   if (options.pack_weights) {
     progress.begin("packing weights");
     ThreadTeam team(options.threads > 0 ? options.threads : hardware_threads());
     pack_weights(file, team);
   }
-  result.bytes = save(file);
-  report.build_milliseconds = milliseconds_since(build_start);
-  for (const Plan& plan : file.plans) report.plans.push_back(plan_report(plan, file.weights));
-  for (const Tensor& weight : file.weights) report.weight_bytes += weight.bytes().size();
-  report.engine_bytes = result.bytes.size();
+  recipe.back_to_f32 = report.self_check.back_to_f32;
+  file.recipe = to_string(recipe);
+  report_plans(file, report);
+  BuiltEngine result = built_engine(file, std::move(report));
+  result.report.build_milliseconds = milliseconds_since(build_start);
+  log_warnings(options.log, result.report);
   progress.end();
   return result;
 }
 
+// By precision: tune() builds with these options and no others.
+std::function<std::string(const PrecisionOptions&)> recipes_of_mixes(const BuildOptions& options,
+                                                                     const ImportResult& imported) {
+  Recipe recipe = recipe_for(options, imported);
+  recipe.options.allow_fallback = true;
+  recipe.options.max_memory = 0;
+  recipe.options.pack_weights = false;
+  recipe.weights_apart = false;
+  return [recipe = std::move(recipe)](const PrecisionOptions& precision) {
+    Recipe of_mix = recipe;
+    of_mix.options.precision = precision;
+    return to_string(of_mix);
+  };
+}
+
 TuneResult tune_from(const OnnxModel& model, const std::shared_ptr<const Dataset>& samples,
-                     const std::shared_ptr<const Metric>& metric, const BuildOptions& options) {
+                     const std::shared_ptr<const Metric>& metric, const BuildOptions& given) {
+  const BuildOptions options = with_log(given);
   require_samples(samples);
-  if (options.tuning.seconds < 0)
-    fail(ErrorCode::kInvalidArgument, "tuning.seconds is negative: give 0 for no limit");
   if (!options.precision.layers.empty())
     fail(ErrorCode::kInvalidArgument,
          "tune() chooses the precision of each layer: leave precision.layers empty");
-  const Graph graph = import_model(model, options).graph;
+  if (options.profiles.size() > 1)
+    fail(
+        ErrorCode::kUnsupported,
+        fmt::format("{} profiles: tune() measures one. Give it the most frequent shapes, and build "
+                    "with the layers that it chooses",
+                    options.profiles.size()));
+  const ImportResult imported = import_model(model, options);
   return with_context(
       [&] { return name_of(model); },
       [&] {
         TuneResult tuned = tune(
-            graph,
+            imported.graph,
             split_samples(samples, options.tuning.calibrate_samples, options.tuning.search_samples),
-            metric, options);
+            metric, options, recipes_of_mixes(options, imported));
+        std::vector<std::string>& warnings = tuned.frontier.warnings;
+        warnings.insert(warnings.begin(), imported.warnings.begin(), imported.warnings.end());
         BuildProgress(options.progress).end();
         return tuned;
       });
@@ -189,20 +304,16 @@ TuneResult tune_from(const OnnxModel& model, const std::shared_ptr<const Dataset
 
 }  // namespace
 
-BuiltEngine build_engine(const OnnxModel& model, const BuildOptions& options,
-                         const GraphDumps& dumps) {
-  return at_entry([&] { return build_from(model, options, dumps); });
-}
-
 BuiltEngine build_engine(const OnnxModel& model, const BuildOptions& options) {
-  return build_engine(model, options, GraphDumps{});
+  return at_entry([&] { return build_from(model, options); });
 }
 
 BuildReport build_engine(const OnnxModel& model, std::string_view engine_path,
                          const BuildOptions& options) {
   return at_entry([&] {
-    BuiltEngine built = build_from(model, options, {});
-    write_file_atomically(std::string(engine_path), built.bytes);
+    check_engine_path(model, std::string(engine_path), options.weights_path);
+    BuiltEngine built = build_from(model, options);
+    write_engine(built, std::string(engine_path), options);
     return std::move(built.report);
   });
 }
@@ -215,7 +326,13 @@ Calibration calibrate(const OnnxModel& model, const std::shared_ptr<const Datase
                       const BuildOptions& options) {
   return at_entry([&] {
     require_samples(samples);
-    return calibrate(import_model(model, options).graph, samples, options);
+    const ImportResult imported = import_model(model, options);
+    Calibration found = calibrate(imported.graph, samples, with_log(options));
+    found.warnings.insert(found.warnings.begin(), imported.warnings.begin(),
+                          imported.warnings.end());
+    if (options.log)
+      for (const std::string& warning : found.warnings) options.log(Severity::kWarning, warning);
+    return found;
   });
 }
 
@@ -231,6 +348,7 @@ Frontier tune(const OnnxModel& model, const std::shared_ptr<const Dataset>& samp
               const std::shared_ptr<const Metric>& metric, std::string_view engine_path,
               const BuildOptions& options) {
   return at_entry([&] {
+    check_engine_path(model, std::string(engine_path));
     TuneResult tuned = tune_from(model, samples, metric, options);
     write_engine_file(std::string(engine_path), tuned.engine);
     if (!options.tuning.journal.empty()) std::filesystem::remove(options.tuning.journal);

@@ -8,13 +8,13 @@
 
 namespace anneal {
 
-// An ONNX model: a file, or bytes in memory, which must stay until the call returns. External data
-// is read from the folder of the file, or from `folder`; without a folder the model may have none.
+// An ONNX model: a file, or bytes in memory, which must stay valid until the call returns. External
+// data is read from the folder of the file, or from `folder`; without a folder it is refused.
 class OnnxModel {
  public:
-  OnnxModel(std::string path) : path_(std::move(path)) {}  // NOLINT(google-explicit-constructor)
-  OnnxModel(const char* path) : path_(path) {}             // NOLINT(google-explicit-constructor)
-  OnnxModel(std::span<const std::byte> bytes,              // NOLINT(google-explicit-constructor)
+  OnnxModel(std::string path) : path_(std::move(path)) {}   // NOLINT(google-explicit-constructor)
+  OnnxModel(const char* path) : path_(path ? path : "") {}  // NOLINT(google-explicit-constructor)
+  OnnxModel(std::span<const std::byte> bytes,               // NOLINT(google-explicit-constructor)
             std::string folder = {})
       : bytes_(bytes), folder_(std::move(folder)) {}
   OnnxModel(const std::vector<std::byte>& bytes,  // NOLINT(google-explicit-constructor)

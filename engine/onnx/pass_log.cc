@@ -39,11 +39,11 @@ void dump(const std::string& path, const Graph& graph) {
 
 }  // namespace
 
-PassLog::PassLog(const GraphDumps& dumps, const Graph& imported, const PassOptions& options,
+PassLog::PassLog(const BuildOptions& build, const Graph& imported, const PassOptions& options,
                  std::vector<BuildPass>& passes)
-    : dumps_(dumps), last_(last_pass(options)), passes_(passes) {
-  if (!dumps_.passes_folder.empty()) dump(dumps_.passes_folder + "/00-imported.txt", imported);
-  if (!dumps_.graph.empty() && last_.empty()) graph_text_ = to_string(imported);
+    : build_(build), last_(last_pass(options)), passes_(passes) {
+  if (!build_.dump_passes.empty()) dump(build_.dump_passes + "/00-imported.txt", imported);
+  if (!build_.dump_graph.empty() && last_.empty()) graph_text_ = to_string(imported);
 }
 
 void PassLog::add(const PassEvent& event, std::string_view targets) {
@@ -54,16 +54,16 @@ void PassLog::add(const PassEvent& event, std::string_view targets) {
                      .rewrites = event.rewrites,
                      .milliseconds = event.milliseconds,
                      .layers = event.graph.layer_count()});
-  if (!dumps_.graph.empty() && event.pass.name == last_) graph_text_ = to_string(event.graph);
-  if (dumps_.passes_folder.empty() || !event.changed) return;
+  if (!build_.dump_graph.empty() && event.pass.name == last_) graph_text_ = to_string(event.graph);
+  if (build_.dump_passes.empty() || !event.changed) return;
   const auto passes = default_pipeline();
   const auto number = std::ranges::find(passes, event.pass.name, &Pass::name) - passes.begin() + 1;
-  dump(fmt::format("{}/{}/{:02}-{}.txt", dumps_.passes_folder, targets, number, event.pass.name),
+  dump(fmt::format("{}/{}/{:02}-{}.txt", build_.dump_passes, targets, number, event.pass.name),
        event.graph);
 }
 
 void PassLog::finish() const {
-  if (!dumps_.graph.empty()) write_text(dumps_.graph, graph_text_);
+  if (!build_.dump_graph.empty()) write_text(build_.dump_graph, graph_text_);
 }
 
 }  // namespace anneal

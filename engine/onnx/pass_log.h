@@ -4,8 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "anneal/engine/builder/build_options.h"
 #include "anneal/engine/builder/build_report.h"
-#include "anneal/engine/onnx/dumped_build.h"
 #include "anneal/graph/graph.h"
 #include "anneal/optimizer/pass.h"
 
@@ -13,15 +13,16 @@ namespace anneal {
 
 class PassLog {
  public:
-  // Writes the imported graph. REQUIRES: `dumps` and `passes` outlive this.
-  PassLog(const GraphDumps& dumps, const Graph& imported, const PassOptions& options,
+  // Writes the imported graph if build.dump_passes says where. REQUIRES: `build` and `passes`
+  // outlive this.
+  PassLog(const BuildOptions& build, const Graph& imported, const PassOptions& options,
           std::vector<BuildPass>& passes);
   void add(const PassEvent& event, std::string_view targets);
   void begin_again() { passes_.clear(); }
   void finish() const;  // writes the optimized graph
 
  private:
-  const GraphDumps& dumps_;
+  const BuildOptions& build_;
   std::string_view last_;  // the pass after which the graph is as it is built; empty: none
   std::string graph_text_;
   std::vector<BuildPass>& passes_;

@@ -1,5 +1,5 @@
 // Batches run a few rows at a time: which plans allow it, and that nothing else changes.
-#include "anneal/engine/run/batch_split.h"
+#include "anneal/engine/run/context/batch_split.h"
 #include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
 
@@ -452,7 +452,7 @@ TEST(SplitRun, ImpossibleSizesAreToldAsOfAWholeBatch) {
 TEST(SplitRun, FewerThanNoRowsAreRefused) {
   const auto engine = engine_of(build_text(net(kRowsApart)));
   EXPECT_THAT(error_of([&] { ExecutionContext context(engine, {.micro_batch = -1}); }),
-              HasSubstr("-1 rows at once"));
+              HasSubstr("micro_batch is -1"));
 }
 
 }  // namespace

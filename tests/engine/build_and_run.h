@@ -36,7 +36,7 @@ inline Tensor tensor_i64(const std::vector<int64_t>& values) {
 }
 
 // A copy of a view's elements, row-major. REQUIRES: f32.
-inline std::vector<float> elements(const TensorView& view) {
+inline std::vector<float> elements(const ConstTensorView& view) {
   std::vector<float> result;
   const int64_t total = count(view.dims);
   for (int64_t i = 0; i < total; ++i) {
@@ -45,7 +45,7 @@ inline std::vector<float> elements(const TensorView& view) {
       at += rest % view.dims[axis] * view.strides[axis];
       rest /= view.dims[axis];
     }
-    result.push_back(view.as<float>()[at]);
+    result.push_back(reinterpret_cast<const float*>(view.data)[at]);
   }
   return result;
 }

@@ -301,7 +301,7 @@ graph halve(go: bool[], v: f32[], limit: f32[])
               ElementsAre(8));
 }
 
-// Sums from both ends of two sequences, one of them along axis 1.
+// Sums from both ends of two sequences, the second along axis 1.
 TEST(ControlFlow, ScanAlongAnyAxisInAnyDirection) {
   const auto engine = engine_of(build_text(R"txt(
 graph scan(s: f32[2], x: f32[T,2], z: f32[2,T], scale: f32[])

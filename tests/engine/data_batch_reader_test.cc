@@ -72,6 +72,21 @@ TEST(BatchReader, ReadsNoFurtherAheadThanItMay) {
   EXPECT_LE(numbers->most_ahead, 3 * (2 + 1) + 3);
 }
 
+TEST(BatchReader, ReadsNothingAheadOnTheCallersThread) {
+  const auto numbers = std::make_shared<Numbers>(10);
+  BatchReader reader(numbers, {.batch = 4, .ahead = 0});
+  EXPECT_EQ(numbers->started, 0);
+  for (const int64_t read : {4, 8, 10}) {
+    EXPECT_TRUE(reader.next());
+    EXPECT_EQ(numbers->started, read);
+  }
+  EXPECT_FALSE(reader.next());
+  BatchReader failing(std::make_shared<Numbers>(9, 5), {.batch = 4, .ahead = 0});
+  EXPECT_TRUE(failing.next());
+  for (int again = 0; again < 2; ++again)
+    EXPECT_THAT(error_of([&] { failing.next(); }), HasSubstr("sample \"n5\": nothing there"));
+}
+
 TEST(BatchReader, TheFirstSampleThatFailsIsTold) {
   for (const int threads : {1, 4}) {
     BatchReader reader(std::make_shared<Numbers>(40, 13), {.batch = 4, .threads = threads});
@@ -96,7 +111,7 @@ TEST(BatchReader, RefusesWhatMakesNoBatch) {
   EXPECT_TRUE(reader.next());
   EXPECT_THAT(error_of([&] { reader.next(); }), HasSubstr("sample \"n4\" is i32[1,1]"));
   for (const BatchReaderOptions options :
-       {BatchReaderOptions{.batch = 0}, {.threads = -1}, {.ahead = 0}})
+       {BatchReaderOptions{.batch = 0}, {.threads = -1}, {.ahead = -1}})
     EXPECT_NE(error_of([&] { BatchReader(numbers, options); }), "");
   EXPECT_NE(error_of([] { BatchReader(nullptr, {}); }), "");
 }

@@ -214,6 +214,16 @@ TEST(ArrayDataset, WrongSizesAndTypesAreNamed) {
   EXPECT_THAT(refusal(path, {kRow}, {{"dtype", "u8"}, {"shape", "3"}}), HasSubstr("7 bytes"));
   EXPECT_THAT(refusal(path, {kRow}, {{"dtype", "u8"}, {"shape", "7"}}),
               HasSubstr("[7] does not fit the input"));
+  // Fields that texts cannot set.
+  const std::vector<DataInput> rows = {kRow};
+  for (const auto& [dtype, shape] :
+       {std::pair(DataType::kU8, Dims{0, 7}), std::pair(DataType::kString, Dims{7})}) {
+    DataFormat format;
+    format.dtype = dtype;
+    format.shape = shape;
+    EXPECT_THAT(error_of([&] { open_dataset(path, format, rows); }),
+                HasSubstr("give numbers, of sizes from 1 on"));
+  }
   EXPECT_THAT(refusal(floats, {{"x", DataType::kI64, {-1, 3}}}), HasSubstr("takes whole numbers"));
   EXPECT_THAT(
       refusal(folder.write("n.npy", npy_bytes("<i2", "1,3", std::string("\0\1\0\0\0\0", 6))),

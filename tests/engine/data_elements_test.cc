@@ -1,3 +1,4 @@
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/engine/data/elements.h"
 
@@ -40,12 +41,12 @@ TEST(Elements, WriteAndReadBack) {
 TEST(Elements, StridedViewsAreVisitedInRowMajorOrder) {
   const Tensor tensor =
       Tensor::of<int32_t>(DataType::kI32, {2, 3}, std::vector<int32_t>{1, 2, 3, 4, 5, 6});
-  TensorView turned = tensor.view();
+  ConstTensorView turned = tensor.view();
   turned.dims = {3, 2};
   turned.strides = {1, 3};
   EXPECT_EQ(dense_copy(turned),
             Tensor::of<int32_t>(DataType::kI32, {3, 2}, std::vector<int32_t>{1, 4, 2, 5, 3, 6}));
-  TensorView repeated = tensor.view();
+  ConstTensorView repeated = tensor.view();
   repeated.strides = {0, 1};
   EXPECT_EQ(dense_copy(repeated),
             Tensor::of<int32_t>(DataType::kI32, {2, 3}, std::vector<int32_t>{1, 2, 3, 1, 2, 3}));
@@ -58,7 +59,7 @@ TEST(MadeSamples, AreInRangeAndRepeatable) {
     const Tensor sample = random_sample(dtype, {129}, 7);
     EXPECT_EQ(sample, random_sample(dtype, {129}, 7));
     EXPECT_FALSE(sample == random_sample(dtype, {129}, 8)) << to_string(dtype);
-    for_each_element(sample.view(), [&](std::byte* element) {
+    for_each_element(sample.view(), [&](const std::byte* element) {
       const double value = read_element(dtype, element);
       EXPECT_GE(value, 0);
       EXPECT_LT(value, is_float(dtype) ? 1 : 10);

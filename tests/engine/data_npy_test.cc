@@ -58,8 +58,8 @@ TEST(Npy, RefusesWithAReason) {
       {"\x93NUMPY\x01", "cut off"},
       {npy(dict("<f4", "(1,)"), "abcd").substr(0, 20), "within its header"},
       {npy(dict("<f4", "(1,)"), "abcd", 9), "version 9"},
-      {npy(dict("<f4", "(2,)"), "abcd"), "wants 2 elements"},
-      {npy(dict("<f4", "(1,)"), "abcde"), "wants 1 elements"},
+      {npy(dict("<f4", "(2,)"), "abcd"), "needs 2 elements"},
+      {npy(dict("<f4", "(1,)"), "abcde"), "needs 1 elements"},
       {npy(dict("<f4", "(-1,)"), "abcd"), "no size"},
       {npy(dict("<f4", "(99999999999999999999,)"), "abcd"), "no size"},
       {npy(dict("<f4", "(9223372036854775807, 9223372036854775807)"), "abcd"), "elements in"},
@@ -121,7 +121,7 @@ TEST(Npy, WrittenArraysReadBack) {
 TEST(Npy, WritesStridedViewsInTheirOrder) {
   const Tensor tensor =
       Tensor::of<int32_t>(DataType::kI32, {2, 2}, std::vector<int32_t>{1, 2, 3, 4});
-  TensorView turned = tensor.view();
+  ConstTensorView turned = tensor.view();
   turned.strides = {1, 2};
   EXPECT_EQ(read_npy(write_npy(turned)),
             Tensor::of<int32_t>(DataType::kI32, {2, 2}, std::vector<int32_t>{1, 3, 2, 4}));

@@ -307,6 +307,46 @@ graph rows(mask: bool[6])
   EXPECT_THAT(tried.tensors[0].as<uint8_t>(), ::testing::Each(1));
 }
 
+// Parts of two axes, each of which an error names.
+TEST(InputTrials, PartsAddUpToTheirAxes) {
+  const Tried tried = try_inputs(R"txt(
+graph split(x: f32[10,7], rows: i64[3], columns: i64[2])
+  n = Reduce(rows, i64{0}) kind=sum keepdims=false
+  a = Pointwise(n) program="(i64)->(bool) eq($0,10i64)"
+  holds_a = Require(a, rows, i64{10})
+  m = Reduce(columns, i64{0}) kind=sum keepdims=false
+  b = Pointwise(m) program="(i64)->(bool) eq($0,7i64)"
+  holds_b = Require(b, columns, i64{7})
+  y = Tile(x, columns)
+  return y
+)txt");
+  EXPECT_TRUE(tried.is_accepted);
+  EXPECT_THAT(tried.tensors[2].as<int64_t>(), ::testing::ElementsAre(3, 4));
+}
+
+// As in a model of pictures and text: the tokens that stand for a picture are as many as its parts.
+TEST(InputTrials, MarkersAreAsManyAsWhatTheyStandFor) {
+  for (const std::string ids : {"1,16", "B,S"}) {
+    const Tried tried =
+        try_inputs("graph merged(ids: i64[" + ids + R"txt(], x: f32[4,3], z: f32[2,3])
+  const table: f32[50,3] = random(1)
+  e = Gather(table, ids)
+  m = Pointwise(ids) program="(i64)->(bool) eq($0,48i64)"
+  n = NonZero(m)
+  i = Transpose(n) permutation=[1,0]
+  f = ScatterND(e, i, x)
+  p = Pointwise(ids) program="(i64)->(bool) eq($0,-7i64)"
+  q = NonZero(p)
+  j = Transpose(q) permutation=[1,0]
+  y = ScatterND(f, j, z)
+  return y
+)txt");
+    EXPECT_TRUE(tried.is_accepted);
+    EXPECT_EQ(std::ranges::count(tried.tensors[0].as<int64_t>(), 48), 4);
+    EXPECT_EQ(std::ranges::count(tried.tensors[0].as<int64_t>(), -7), 2);
+  }
+}
+
 TEST(DrawnInputs, WhatNoSizesSuitNamesInputsLayerAndFlag) {
   EXPECT_THAT(
       error_of([] {

@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/builder/inputs/drawn_inputs.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/optimizer/pipeline/pipeline.h"
@@ -274,7 +275,7 @@ graph large(x: f32[500,700])
   ExecutionContext context(engine, {.threads = 4, .micro_batch = 500});
   const Tensor x = random_f32({700, 500}, 1);
   std::vector<float> y(static_cast<size_t>(x.count()));
-  const TensorView in{DataType::kF32, {500, 700}, {1, 500}, x.view().data};
+  const TensorView in{DataType::kF32, {500, 700}, {1, 500}, kernel_view(x).data};
   const TensorView out{
       DataType::kF32, {500, 700}, {1, 500}, reinterpret_cast<std::byte*>(y.data())};
   context.set_input("x", in);
@@ -313,13 +314,13 @@ TEST(EngineRun, WrongBindingsAreRefusedByName) {
   EXPECT_THAT(error_of([&] { context.set_input("w", x.view()); }),
               HasSubstr("there is no input \"w\"; this engine has \"x\", \"z\""));
   EXPECT_THAT(error_of([&] { context.set_input("x", wide.view()); }),
-              HasSubstr("has shape [3,7], the engine wants [N,6]"));
+              HasSubstr("has shape [3,7], the engine expects [N,6]"));
   EXPECT_THAT(error_of([&] { context.set_input("x", flat.view()); }),
-              HasSubstr("the engine wants [N,6]"));
+              HasSubstr("the engine expects [N,6]"));
   EXPECT_THAT(error_of([&] { context.set_input("x", many.view()); }),
               HasSubstr("from [1,6] to [16,6]"));
   EXPECT_THAT(error_of([&] { context.set_input("x", integers.view()); }),
-              HasSubstr("is i64, the engine wants f32"));
+              HasSubstr("is i64, the engine expects f32"));
   context.set_input("x", x.view());
   context.set_input("z", z.view());
   EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("N is 4 here, but 3 in input \"x\""));
@@ -334,6 +335,68 @@ TEST(EngineRun, WrongBindingsAreRefusedByName) {
                                                        reinterpret_cast<std::byte*>(small.data())));
               }),
               HasSubstr("with these inputs it is [6,5]"));
+  TensorView one_row =
+      row_major_view(DataType::kF32, {6, 5}, reinterpret_cast<std::byte*>(small.data()));
+  // By these strides elements share memory.
+  for (const Dims& strides : {Dims{0, 1}, Dims{1, 1}, Dims{4, 1}, Dims{1, 5}, Dims{-4, 1}}) {
+    one_row.strides = strides;
+    EXPECT_THAT(error_of([&] { context.set_output("y", one_row); }),
+                HasSubstr("output \"y\" has shape [6,5] and strides " + to_string(strides)));
+  }
+  std::vector<float> memory(70);
+  for (const Dims& strides : {Dims{1, 6}, Dims{12, 2}, Dims{7, 1}, Dims{2, 12}}) {
+    TensorView apart =
+        row_major_view(DataType::kF32, {6, 5}, reinterpret_cast<std::byte*>(memory.data()));
+    apart.strides = strides;
+    context.set_output("y", apart);
+    context.run();
+  }
+}
+
+TEST(EngineRun, MemoryThatOverlapsIsRefused) {
+  constexpr std::string_view kTwo = R"txt(
+graph two(x: f32[8], z: f32[8])
+  y = Pointwise(x,z) program="(f32,f32)->(f32) add($0,$1)"
+  v = Pointwise(x,z) program="(f32,f32)->(f32) mul($0,$1)"
+  return y, v
+)txt";
+  const auto engine = engine_of(build_text(kTwo));
+  ExecutionContext context(engine);
+  std::vector<float> memory(40, 2);
+  const auto at = [&](int64_t first, int64_t step = 1) {
+    return TensorView{
+        DataType::kF32, {8}, {step}, reinterpret_cast<std::byte*>(memory.data() + first)};
+  };
+  const auto refused = [&] { return error_of([&] { context.run(); }); };
+  context.set_input("x", at(0));
+  context.set_input("z", at(0));
+  context.set_output("y", at(7));
+  EXPECT_THAT(refused(), HasSubstr("output \"y\" overlaps that of input \"x\""));
+  EXPECT_THAT(refused(), HasSubstr("overlaps")) << "it still does";
+  context.set_output("y", at(0));
+  EXPECT_THAT(refused(), HasSubstr("overlaps")) << "in place";
+  context.set_output("y", at(8));
+  context.set_output("v", at(15));
+  EXPECT_THAT(refused(), HasSubstr("output \"v\" overlaps that of output \"y\""));
+  EXPECT_THAT(error_of([&] { context.enqueue(Stream::make(), [] {}); }), HasSubstr("overlaps"));
+  EXPECT_THAT(error_of([&] { context.profile(); }), HasSubstr("overlaps"));
+  // One between the elements of the other.
+  context.set_output("y", at(9, 2));
+  context.set_output("v", at(10, 2));
+  context.run();
+  EXPECT_EQ(memory[9], 4);
+  EXPECT_EQ(memory[24], 4);
+  EXPECT_EQ(memory[25], 2);
+  context.set_output("v", at(11, 2));
+  EXPECT_THAT(refused(), HasSubstr("overlaps"));
+  // An output that is not set any more is in the context.
+  context.set_output("v", {});
+  memory[9] = memory[10] = 0;
+  context.run();
+  EXPECT_EQ(memory[9], 4);
+  EXPECT_EQ(memory[10], 0);
+  EXPECT_EQ(elements(context.output("v"))[0], 4);
+  EXPECT_NE(context.output("v").data, at(10).data);
 }
 
 // For an odd N the shapes do not hold equally many elements.
@@ -488,7 +551,7 @@ TEST(EngineRun, DefaultInputsHaveSizesThatRunsHave) {
   const auto& decisions = plan_of(*engine).decisions;
   const auto told = std::ranges::find(decisions, kNoDefaultValue, &Decision::stage);
   ASSERT_NE(told, decisions.end());
-  EXPECT_THAT(told->text, HasSubstr("its default value of shape [2] is left out"));
+  EXPECT_THAT(told->text, HasSubstr("its default value of shape [2] is dropped"));
 }
 
 }  // namespace

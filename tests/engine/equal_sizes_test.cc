@@ -33,9 +33,10 @@ TEST(EqualSizes, ASizeThatFollowsFromALaterInput) {
   const Tensor x = random_f32({6}, 1), y = random_f32({3}, 2), wrong = random_f32({5}, 3);
   const auto z = run(context, *engine, {x, y}).at("z");
   for (size_t i = 0; i < 12; ++i) EXPECT_EQ(z[i], x.as<float>()[i % 6] + y.as<float>()[i % 3]);
-  EXPECT_THAT(error_for(context, {wrong, y}),
-              HasSubstr("input \"x\" has shape [5], the engine wants [2*n]: axis 0 is 5 instead of "
-                        "6: n is 3 in input \"y\""));
+  EXPECT_THAT(
+      error_for(context, {wrong, y}),
+      HasSubstr("input \"x\" has shape [5], the engine expects [2*n]: axis 0 is 5 instead of "
+                "6: n is 3 in input \"y\""));
 }
 
 TEST(EqualSizes, SizesThatNoSymbolSolves) {
@@ -52,7 +53,7 @@ TEST(EqualSizes, SizesThatNoSymbolSolves) {
   EXPECT_EQ(run(context, *engine, {random_f32({1, 1, 6}, 1)}).at("z").size(), 12);
   EXPECT_THAT(
       error_for(context, {random_f32({1, 1, 5}, 1)}),
-      HasSubstr("the model wants the sizes 2*((s + 1)//2) and s to be equal, but they are 6 "
+      HasSubstr("the model requires the sizes 2*((s + 1)//2) and s to be equal, but they are 6 "
                 "and 5: s is 5 in input \"x\""));
 }
 

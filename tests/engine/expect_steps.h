@@ -23,8 +23,10 @@ inline StepsByOp steps_by_op(const Plan& plan) {
   return steps;
 }
 
-inline void expect_steps(const Graph& graph, const std::string& target, const StepsByOp& expected) {
+inline void expect_steps(const Graph& graph, const std::string& target, const StepsByOp& expected,
+                         const BuilderParts& without = {}) {
   GraphBuildOptions options;
+  options.without = without;
   options.targets = {target};
   const EngineFile file = build(graph.clone(), options);
   EXPECT_EQ(steps_by_op(file.plans[0]), expected) << to_string(file.plans[0]);

@@ -309,7 +309,7 @@ TEST(ImportedControlFlow, TheBranchIsTakenThatTheBestSizesWant) {
     EXPECT_EQ(rows(best)["y"].size(), static_cast<size_t>(2 * best));
     // Without its axis x has as many elements as with it: M can only be 1.
     EXPECT_THAT(error_of([&] { rows(4 - best); }),
-                HasSubstr(best == 1 ? "the engine wants [N,1]" : "branch_only"));
+                HasSubstr(best == 1 ? "the engine expects [N,1]" : "branch_only"));
   }
 }
 

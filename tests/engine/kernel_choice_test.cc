@@ -127,6 +127,18 @@ TEST(QuantizedWeights, StayInTheEngineAndGiveWhatTheReferenceGives) {
   }
 }
 
+TEST(QuantizedWeights, StayWhereLowerPrecisionIsAllowed) {
+  for (const Precision precision : {Precision::kF16, Precision::kBF16, Precision::kI8}) {
+    GraphBuildOptions options;
+    options.passes.cached_weight_bytes = 0;
+    options.passes.precision.types = {precision};
+    const auto kernels = product_kernels(build_text(kProducts, options));
+    // Weights in blocks become floats for calibrated products.
+    EXPECT_EQ(std::ranges::count(kernels, "cpu.matmul.quantized_weights"),
+              precision == Precision::kI8 ? 2 : 3);
+  }
+}
+
 TEST(QuantizedWeights, BecomeFloatsForManyRows) {
   std::string text(kProducts);
   text.replace(text.find("opt 2"), 5, "opt 150");

@@ -183,7 +183,7 @@ TEST(FixedBatch, IsStillFixedToItsCaller) {
   const Tensor x = random_f32({8, 6, 5, 5}, 7), fewer = random_f32({2, 6, 5, 5}, 7);
   ExecutionContext context(engine, {.micro_batch = 2});
   EXPECT_EQ(error_of([&] { context.set_input("x", fewer.view()); }),
-            "invalid_argument: input \"x\" has shape [2,6,5,5], the engine wants [8,6,5,5]");
+            "invalid_argument: input \"x\" has shape [2,6,5,5], the engine expects [8,6,5,5]");
   context.set_input("x", x.view());
   std::vector<float> memory(8 * 9);
   const auto output = [&](int64_t rows) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "anneal/tests/engine/expect_steps.h"
 
 namespace anneal::testing {
@@ -28,6 +30,29 @@ TEST(Networks, GroupNorm) {
   for (const GroupNormStyle style :
        {GroupNormStyle::kOp, GroupNormStyle::kInstance, GroupNormStyle::kWrittenOut})
     expect_steps(group_norm_block(style), "cpu", {{"Conv", 3}, {"Normalize", 2}, {"Reduce", 1}});
+}
+
+// What the builder leaves out costs steps or general kernels, and no results.
+TEST(Networks, GoogLeNetWithoutPartsOfTheBuilder) {
+  expect_steps(googlenet(), "cpu",
+               {{"Concat", 9}, {"Conv", 39}, {"MatMul", 1}, {"Pool", 13}, {"Reduce", 1}},
+               {.placement = true});
+  expect_steps(googlenet(), "cpu", {{"Conv", 39}, {"MatMul", 1}, {"Pool", 13}, {"Reduce", 1}},
+               {.kernel_choice = true});
+}
+
+TEST(Networks, WithoutChoiceKernelsAreTheMostGeneralFastOnes) {
+  const EngineFile chosen = build(googlenet());
+  GraphBuildOptions options;
+  options.without.kernel_choice = true;
+  const EngineFile general = build(googlenet(), options);
+  std::set<std::string> convs, best;
+  for (const Step& step : general.plans[0].steps)
+    if (std::holds_alternative<Conv>(step.op)) convs.insert(step.kernel);
+  for (const Step& step : chosen.plans[0].steps)
+    if (std::holds_alternative<Conv>(step.op)) best.insert(step.kernel);
+  EXPECT_EQ(convs, std::set<std::string>{"cpu.conv.nhwc"});
+  EXPECT_NE(convs, best);
 }
 
 }  // namespace

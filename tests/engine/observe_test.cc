@@ -30,7 +30,7 @@ ToldByName watch(ExecutionContext& context, const Engine& engine,
     const bool is_new =
         told.emplace(observed.name, Told{std::string(observed.step), elements(observed.value)})
             .second;
-    EXPECT_TRUE(is_new) << observed.name << " is told twice";
+    EXPECT_TRUE(is_new) << observed.name << " is observed twice";
   });
   run(context, engine, inputs);
   observe(context, {});
@@ -162,7 +162,7 @@ TEST(Observe, TheObserverCannotChangeItsContext) {
   for (const auto& change : changes) {
     observe(context, [&](const Observation&) { change(); });
     EXPECT_THAT(error_of([&] { run(context, *engine, inputs); }),
-                HasSubstr("a context is changed by its own observer"));
+                HasSubstr("an observer must not change its own context"));
     observe(context, {});
   }
   ExecutionContext fresh(engine);
@@ -171,10 +171,10 @@ TEST(Observe, TheObserverCannotChangeItsContext) {
 
 TEST(Observe, AContextNeedsAnEngineAndThreads) {
   EXPECT_THAT(error_of([] { ExecutionContext context(nullptr); }),
-              HasSubstr("invalid_argument: a context is made without an engine"));
+              HasSubstr("invalid_argument: a context needs an engine, but the pointer is null"));
   const auto engine = engine_of(build_text(kConvNet));
   EXPECT_THAT(error_of([&] { ExecutionContext context(engine, {.threads = -1}); }),
-              HasSubstr("invalid_argument: a context of -1 threads"));
+              HasSubstr("invalid_argument: threads is -1"));
 }
 
 TEST(Observe, AnErrorOfTheObserverEndsTheRun) {

@@ -293,5 +293,32 @@ TEST(Views, ReshapesOfStridedMemory) {
   EXPECT_EQ(strides({2, 3, sizes.mul(n, m)}, {3, 1, 6}, {2, sizes.mul(3, n), m}), "none");
 }
 
+// Without placement both the concat and the slice of it are steps, with the same results.
+TEST(Placement, LeftOutCopiesPartsOfResults) {
+  constexpr const char* kText = R"txt(
+graph parts(x: f32[1,4,6])
+  a = Pointwise(x) program="(f32)->(f32) exp($0)"
+  b = Pointwise(x) program="(f32)->(f32) abs($0)"
+  k = Concat(a, b) axis=1
+  c = Slice(k, i64{1}, i64{7}, i64{1}, i64{2})
+  y = Pointwise(c) program="(f32)->(f32) neg($0)"
+  return y
+)txt";
+  GraphBuildOptions options;
+  options.passes.skip = {std::string(kAllPasses)};
+  const EngineFile placed = build_text(kText, options);
+  options.without.placement = true;
+  const EngineFile apart = build_text(kText, options);
+  EXPECT_EQ(steps_of(placed.plans[0], "Concat") + steps_of(placed.plans[0], "Slice"), 0);
+  EXPECT_EQ(steps_of(apart.plans[0], "Concat"), 1);
+  EXPECT_EQ(steps_of(apart.plans[0], "Slice"), 1);
+  const std::vector<Tensor> inputs = {random_f32({1, 4, 6}, 1)};
+  for (const EngineFile* file : {&placed, &apart}) {
+    const auto engine = engine_of(*file);
+    ExecutionContext context(engine);
+    expect_near(run(context, *engine, inputs), reference(kText, inputs));
+  }
+}
+
 }  // namespace
 }  // namespace anneal::testing

@@ -270,7 +270,7 @@ TEST_F(CApi, MemoryOfGpusIsRefused) {
   memory.memory_device = 1;
   EXPECT_EQ(anneal_context_set_input(context_, "x", &memory, &error_), ANNEAL_UNSUPPORTED);
   EXPECT_THAT(error_.message, AllOf(HasSubstr("input \"x\" is in the memory of GPU 1"),
-                                    HasSubstr("engines on x86-64")));
+                                    HasSubstr("the engine is on x86-64")));
   EXPECT_STREQ(error_.port, "x");
 }
 
@@ -369,6 +369,10 @@ TEST_F(CApi, AShortErrorIsFilledAsFarAsItReaches) {
   EXPECT_EQ(anneal_context_run(context_, &error), ANNEAL_INVALID_ARGUMENT);
   EXPECT_EQ(error.code, ANNEAL_INVALID_ARGUMENT);
   EXPECT_EQ(error.port[0], 'x');
+  error.size = offsetof(anneal_error, message) + 10;
+  EXPECT_EQ(anneal_context_run(context_, &error), ANNEAL_INVALID_ARGUMENT);
+  EXPECT_EQ(std::strlen(error.message), 9u);
+  EXPECT_EQ(error.message[10], 'x');
   error.size = 0;
   error.code = ANNEAL_OK;
   EXPECT_EQ(anneal_context_run(context_, &error), ANNEAL_INVALID_ARGUMENT);
@@ -442,7 +446,7 @@ TEST_F(CApi, NullObjectsAreRefused) {
       anneal_context_make(nullptr, nullptr, &context_, &error_),
       anneal_context_make(engine_, nullptr, nullptr, &error_),
       anneal_context_set_input(nullptr, "x", &tensor_of, &error_),
-      anneal_context_set_output(context_, "y", nullptr, &error_),
+      anneal_context_set_output(context_, nullptr, &tensor_of, &error_),
       anneal_context_prepare(context_, nullptr, -1, &error_),
       anneal_context_run(nullptr, &error_),
       anneal_context_output(context_, "y", nullptr, &error_),

@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -267,11 +269,11 @@ TEST(Stream, AnObserverCannotWaitForItsRun) {
   observe(chain.context, [&](const Observation&) { chain.context.wait(); });
   chain.context.enqueue(stream);
   EXPECT_THAT(error_of([&] { chain.context.wait(); }),
-              HasSubstr("an observer waits for the run that called it"));
+              HasSubstr("an observer must not wait for its own run"));
   observe(chain.context, [&](const Observation&) { stream.wait(); });
   chain.context.enqueue(stream);
   EXPECT_THAT(error_of([&] { chain.context.wait(); }),
-              HasSubstr("a stream is waited for by its own work"));
+              HasSubstr("a run must not wait for its own stream"));
 }
 
 TEST(Stream, DestroyingABusyContextWaits) {
@@ -371,6 +373,36 @@ TEST(Stream, NamesWhatItCannotTake) {
   from.wait();  // NOLINT(bugprone-use-after-move)
   EXPECT_THAT(error_of([&] { chain.context.enqueue(from); }),
               HasSubstr("the stream was moved from"));
+}
+
+// The threads of a process are not those of its child.
+TEST(Stream, AChildProcessDoesNotWaitForThreadsOfItsParent) {
+  const auto engine = engine_of(build_text(kChain));
+  const Stream stream = Stream::make();
+  auto busy = std::make_unique<Chain>(engine, 1);
+  busy->context.enqueue(stream, [] {});
+  stream.wait();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    const auto is_refused = [](auto&& call) {
+      return error_of(call).find("forked from") != std::string::npos;
+    };
+    bool right = is_refused([&] { stream.wait(); }) && is_refused([&] { busy->context.wait(); });
+    Chain chain(engine, 2);
+    right &= is_refused([&] { chain.context.enqueue(stream, [] {}); });
+    const auto expected = chain.expected();
+    const Stream own = Stream::make();
+    chain.context.enqueue(own, [] {});
+    chain.context.wait();
+    right &= output_of(chain.context) == expected;
+    busy.reset();
+    _exit(right ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  busy->context.wait();
 }
 
 }  // namespace

@@ -1,0 +1,102 @@
+#include "anneal/engine/onnx/engine_report.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+#include "anneal/core/fail.h"
+#include "anneal/core/file.h"
+#include "anneal/engine/run/memory/activation_memory.h"
+#include "anneal/engine/run/memory/bound_plan.h"
+
+namespace anneal {
+namespace {
+
+// 0: the sizes to optimize for do not go together.
+uint64_t run_bytes_of(const Plan& plan, std::span<const Tensor> weights) {
+  try {
+    const ActivationMemory memory = activation_memory(plan, weights);
+    return memory.arena_bytes + memory.port_bytes;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kInvalidArgument) throw;
+    return 0;
+  }
+}
+
+BuildPlan plan_report(const Plan& plan, std::span<const Tensor> weights) {
+  BuildPlan result{.target = plan.target,
+                   .profile = plan.profile,
+                   .steps = {},
+                   .decisions = {},
+                   .fallbacks = {},
+                   .gpu_steps = 0,
+                   .copy_steps = 0,
+                   .arena_bytes = fixed_arena_bytes(plan, weights),
+                   .code_bytes = plan.code.size(),
+                   .run_bytes = run_bytes_of(plan, weights)};
+  for (const Step& step : plan.steps) {
+    result.steps.push_back(
+        {step.name, std::string(to_string(step.op)), step.kernel, plan.devices.at(step.device)});
+    if (step.kernel == kTransfer)
+      ++result.copy_steps;
+    else if (step.device + 1u < plan.devices.size())
+      ++result.gpu_steps;
+  }
+  for (const Decision& decision : plan.decisions) {
+    const BuildDecision& made =
+        result.decisions.emplace_back(decision.stage, decision.subject, decision.text);
+    if (decision.stage == kFallback) result.fallbacks.push_back(made);
+  }
+  return result;
+}
+
+}  // namespace
+
+void report_plans(const EngineFile& file, BuildReport& report) {
+  for (const Plan& plan : file.plans) report.plans.push_back(plan_report(plan, file.weights));
+  for (const Tensor& weight : file.weights) report.weight_bytes += weight.bytes().size();
+}
+
+BuildOptions with_log(BuildOptions options) {
+  if (!options.log) return options;
+  options.progress = [log = options.log, told = options.progress](const Progress& progress) {
+    log(Severity::kInfo, progress.what);
+    return !told || told(progress);
+  };
+  return options;
+}
+
+void log_warnings(const LogSink& log, const BuildReport& report) {
+  if (!log) return;
+  const SelfCheckReport& check = report.self_check;
+  for (const std::string& warning : report.warnings) log(Severity::kWarning, warning);
+  if (!check.warning.empty()) log(Severity::kWarning, check.warning);
+  if (!check.is_compared && !check.outcome.empty())
+    log(Severity::kWarning, fmt::format("self-check: {}", check.outcome));
+}
+
+void require_other_files(const std::string& engine, const std::string& weights) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (weights.empty() || engine.empty()) return;
+  if (fs::equivalent(engine, weights, none) ||
+      fs::absolute(engine).lexically_normal() == fs::absolute(weights).lexically_normal())
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("the weights would replace the engine {}: give them another name", engine));
+}
+
+void write_engine(const BuiltEngine& built, const std::string& path, const BuildOptions& options) {
+  if (!built.weights.empty()) write_file_atomically(options.weights_path, built.weights);
+  write_file_atomically(path, built.bytes);
+}
+
+BuiltEngine built_engine(const EngineFile& file, BuildReport report) {
+  BuiltEngine built{save(file), std::move(report), {}};
+  if (file.weights_apart) built.weights = save_weights(file);
+  built.report.engine_bytes = built.bytes.size();
+  return built;
+}
+
+}  // namespace anneal

@@ -1,0 +1,26 @@
+// The parts of reports that building and refitting share.
+#pragma once
+#include <string>
+
+#include "anneal/engine/builder/build_options.h"
+#include "anneal/engine/builder/build_report.h"
+#include "anneal/engine/plan.h"
+
+namespace anneal {
+
+// Adds the plans, and the bytes of weights.
+void report_plans(const EngineFile& file, BuildReport& report);
+
+// The log gets what the progress says.
+BuildOptions with_log(BuildOptions options);
+void log_warnings(const LogSink& log, const BuildReport& report);
+
+// Writes the weights to options.weights_path if they are apart, and then the engine.
+// Fails with kInvalidArgument if two of the files are one. weights may be empty.
+void require_other_files(const std::string& engine, const std::string& weights);
+void write_engine(const BuiltEngine& built, const std::string& path, const BuildOptions& options);
+
+// The bytes of the engine, and of its weights if they are apart.
+BuiltEngine built_engine(const EngineFile& file, BuildReport report);
+
+}  // namespace anneal

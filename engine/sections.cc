@@ -1,0 +1,115 @@
+#include "anneal/engine/sections.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "anneal/core/bytes.h"
+#include "anneal/core/fail.h"
+#include "anneal/core/integer.h"
+
+namespace anneal {
+namespace {
+
+constexpr uint32_t kVersion = 10;
+constexpr size_t kSectionAlignment = 64;
+constexpr size_t kPageAlignment = 4096;
+constexpr uint32_t kMaxSections = 1024;
+constexpr size_t kSectionEntryBytes = 24;
+constexpr size_t kHeaderBytes =
+    8 + 3 * sizeof(uint32_t);  // magic, version, sections, table checksum
+
+// The alignment of the beginning of a section: data that kernels read is mapped by separate pages.
+size_t section_alignment(SectionKind kind) {
+  const bool pages = kind == SectionKind::kWeights || kind == SectionKind::kPacked;
+  return pages ? kPageAlignment : kSectionAlignment;
+}
+
+size_t section_size(const SectionBytes& section) {
+  size_t size = section.bytes.size();
+  for (const auto part : section.parts) size += align_up(part.size(), kSectionAlignment);
+  return size;
+}
+
+}  // namespace
+
+std::vector<std::byte> save_sections(const FileKind& file, std::span<const SectionBytes> sections) {
+  std::vector<uint64_t> offsets;
+  uint64_t end = kHeaderBytes + sections.size() * kSectionEntryBytes;
+  for (const SectionBytes& section : sections) {
+    offsets.push_back(align_up(end, section_alignment(section.kind)));
+    end = offsets.back() + section_size(section);
+  }
+  std::vector<std::byte> bytes(end);
+  ByteWriter table;
+  for (size_t i = 0; i < sections.size(); ++i) {
+    const std::span content = std::span(bytes).subspan(offsets[i], section_size(sections[i]));
+    std::ranges::copy(sections[i].bytes, content.begin());
+    size_t at = sections[i].bytes.size();
+    for (const auto part : sections[i].parts) {
+      std::ranges::copy(part, content.begin() + static_cast<ptrdiff_t>(at));
+      at += align_up(part.size(), kSectionAlignment);
+    }
+    table.number(static_cast<uint32_t>(sections[i].kind));
+    table.number(crc32c(content));
+    table.number(offsets[i]);
+    table.number(uint64_t{content.size()});
+  }
+  const auto table_bytes = table.take();
+  const auto count = static_cast<uint32_t>(sections.size());
+  ByteWriter header;
+  header.raw(std::as_bytes(std::span(file.magic)));
+  header.number(kVersion);
+  header.number(count);
+  header.number(crc32c(table_bytes, count));
+  header.raw(table_bytes);
+  std::ranges::copy(header.take(), bytes.begin());
+  return bytes;
+}
+
+std::vector<SectionView> load_sections(const FileKind& file, std::span<const std::byte> bytes) {
+  if (bytes.size() < kHeaderBytes ||
+      std::memcmp(bytes.data(), file.magic.data(), file.magic.size()) != 0)
+    fail(ErrorCode::kIncompatiblePlan,
+         fmt::format("this is not an {} (its first bytes differ)", file.name));
+  ByteReader header(bytes.subspan(file.magic.size()), "header");
+  const auto version = header.number<uint32_t>();
+  if (version != kVersion)
+    fail(ErrorCode::kIncompatiblePlan,
+         fmt::format("the {} has format version {}, this library reads version {}: build the "
+                     "engine again from its ONNX file",
+                     file.name, version, kVersion));
+  const auto count = header.number<uint32_t>();
+  const auto crc = header.number<uint32_t>();
+  if (count > kMaxSections || count * kSectionEntryBytes > header.left())
+    header.refuse("its table of sections is cut off");
+  const auto table = bytes.subspan(kHeaderBytes, count * kSectionEntryBytes);
+  if (crc32c(table, count) != crc) header.refuse("the checksum of its table of sections differs");
+
+  std::vector<SectionView> sections(count);
+  uint64_t end = kHeaderBytes + table.size();
+  for (SectionView& section : sections) {
+    section.kind = static_cast<SectionKind>(header.number<uint32_t>());
+    section.crc = header.number<uint32_t>();
+    const auto offset = header.number<uint64_t>(), size = header.number<uint64_t>();
+    if (offset != align_up(end, section_alignment(section.kind)) || offset > bytes.size() ||
+        size > bytes.size() - offset)
+      header.refuse("the file is cut off, or a section lies outside it");
+    for (uint64_t at = end; at < offset; ++at)
+      if (bytes[at] != std::byte{0}) header.refuse("padding between sections is not zero");
+    section.bytes = bytes.subspan(offset, size);
+    end = offset + size;
+  }
+  if (end != bytes.size()) header.refuse("bytes follow the last section");
+  return sections;
+}
+
+void check_section(const FileKind& file, const SectionView& section, ThreadTeam* team) {
+  if ((team ? crc32c(section.bytes, *team) : crc32c(section.bytes)) != section.crc)
+    fail(ErrorCode::kIncompatiblePlan,
+         fmt::format("the {} is damaged: the checksum of section {} differs", file.name,
+                     static_cast<uint32_t>(section.kind)));
+}
+
+}  // namespace anneal
