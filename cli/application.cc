@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "anneal/cli/commands/commands.h"
+#include "anneal/cli/flags/help.h"
 #include "anneal/cli/flags/suggest.h"
+#include "anneal/cli/monitor/monitor_flags.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/core/version.h"
@@ -24,18 +26,18 @@ namespace {
 constexpr int kClosedPipe = 128 + SIGPIPE;  // what a shell reports for it
 
 constexpr const char* kFooter = R"(Start here:
-  anneal build model.onnx -o model.engine      turn a model into an engine
+  anneal build model.onnx -o model.engine      build an engine from a model
   anneal run model.engine --input random       run it once on random data
-  anneal inspect model.engine                  see what is in it
+  anneal inspect model.engine                  show its layers and kernels
 
-Every command explains itself: anneal build --help.
+anneal COMMAND --help shows the flags of a command that are used most, --help-all shows all.
 
-Exit status: 0 done; 1 a check failed; 2 wrong arguments, or a file that is missing, damaged or
-does not fit; 3 the model needs something that Anneal does not support; 4 a device failed or
-memory ran out; 70 an error inside Anneal, which deserves a report.
+Exit status: 0 done; 1 a check failed; 2 wrong arguments, or a file is missing, damaged or does not
+fit; 3 the model needs something that Anneal does not support; 4 a device failed or memory ran out;
+70 an error inside Anneal, please report it.
 
-Environment: ANNEAL_MAX_ISA=baseline|avx2|avx512|full limits the instruction sets that are used
-(default: full, everything the CPU has).)";
+Environment: ANNEAL_MAX_ISA=baseline|avx2|avx512|full limits the instruction sets (default: full,
+all of the CPU).)";
 
 int report(int status, std::string_view text) {
   std::fflush(stdout);
@@ -44,24 +46,30 @@ int report(int status, std::string_view text) {
 }
 
 int parse_and_run(int argc, const char* const* argv) {
-  CLI::App application("Anneal turns a trained ONNX model into an engine that runs fast.",
-                       "anneal");
+  CLI::App application("Anneal builds fast inference engines from ONNX models.", "anneal");
+  set_help_form(application);
   application.set_version_flag("--version", fmt::format("anneal {}", version()));
-  application.footer(kFooter);
   application.require_subcommand(0, 1);
   Action action;
-  add_bisect_command(application, action);
   add_build_command(application, action);
   add_run_command(application, action);
-  add_calibrate_command(application, action);
-  add_check_command(application, action);
   add_bench_command(application, action);
-  add_compare_command(application, action);
-  add_eval_command(application, action);
-  add_tune_command(application, action);
   add_inspect_command(application, action);
+  add_refit_command(application, action);
+  add_retune_command(application, action);
+  add_time_kernels_command(application, action);
+  add_calibrate_command(application, action);
+  add_tune_command(application, action);
+  add_eval_command(application, action);
+  add_compare_command(application, action);
+  add_check_command(application, action);
+  add_bisect_command(application, action);
   add_passes_command(application, action);
   add_devices_command(application, action);
+  add_monitor_command(application, action);
+  MonitorFlags monitor;
+  add_monitor_flags(application, monitor);
+  application.footer(kFooter);  // commands added later would get it, too
   try {
     application.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
@@ -81,7 +89,7 @@ int parse_and_run(int argc, const char* const* argv) {
     fmt::print("{}", application.help());
     return kSuccess;
   }
-  const int status = action();
+  const int status = monitored(monitor, action);
   if (std::fflush(stdout) != 0 || std::ferror(stdout))
     throw std::system_error(errno, std::generic_category(), "cannot write to standard output");
   return status;

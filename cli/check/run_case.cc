@@ -10,13 +10,14 @@
 #include <new>
 #include <optional>
 
-#include "anneal/cli/compare/model_arithmetic.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/builder/builder.h"
+#include "anneal/engine/compare/model_arithmetic.h"
 #include "anneal/engine/data/made_samples.h"
+#include "anneal/engine/kernel_library.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/importer/importer.h"
 #include "anneal/importer/onnx/tensor_file.h"
@@ -91,15 +92,16 @@ void run_set(const DataSet& set, const std::shared_ptr<const Engine>& engine, in
 
 // Files beyond the model's inputs are for those with default values.
 ImportResult import_for(const TestCase& test, std::span<const DataSet> sets, ImportOptions sizes) {
-  ImportResult plain = import_file(test.model);
+  ImportResult plain = import_file(test.model, {.operators = sizes.operators});
   const size_t files = sets.empty() ? 0 : sets[0].inputs.size();
   if (files > plain.graph.inputs().size()) sizes.fed_inputs = static_cast<int>(files);
   if (sizes.fed_inputs == 0 && sizes.input_dims.empty()) return plain;
   return import_file(test.model, sizes);
 }
 
-void run_sets(const TestCase& test, std::span<const DataSet> sets, const ImportOptions& sizes,
+void run_sets(const TestCase& test, std::span<const DataSet> sets, ImportOptions sizes,
               const CaseOptions& options, CaseResult& result) {
+  sizes.operators = load_kernel_libraries(options.build.libraries);
   ImportResult imported = import_for(test, sets, sizes);
   const Arithmetic arithmetic = arithmetic_of(imported.graph);
   GraphBuildOptions build_options = graph_options(options.build);
@@ -108,7 +110,8 @@ void run_sets(const TestCase& test, std::span<const DataSet> sets, const ImportO
       save(build(std::move(imported.graph), build_options)));
   EngineOptions engine_options;
   engine_options.device = device_for(options.target);
-  const auto engine = make_engine(load_engine_file(*bytes, bytes), engine_options);
+  const auto engine =
+      make_engine(load_engine_file(*bytes, bytes, false, nullptr, sizes.operators), engine_options);
   for (const DataSet& set : sets)
     run_set(set, engine, options.threads, options.tolerance, arithmetic, result);
 }

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "anneal/cli/check/test_cases.h"
-#include "anneal/cli/compare/compare_outputs.h"
 #include "anneal/engine/builder/build_options.h"
+#include "anneal/engine/compare/compare_outputs.h"
 
 namespace anneal {
 

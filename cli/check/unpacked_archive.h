@@ -3,7 +3,7 @@
 #include <string>
 
 #include "anneal/cli/output/interrupt_watch.h"
-#include "anneal/core/temporary_folder.h"
+#include "anneal/core/files/temporary_folder.h"
 
 namespace anneal {
 

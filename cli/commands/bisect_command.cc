@@ -1,4 +1,4 @@
-// `anneal bisect`: which rewrite of the optimizer makes the results wrong.
+// `anneal bisect`: finds the rewrite of the optimizer that makes results wrong.
 #include "anneal/cli/commands/bisect_command.h"
 
 #include <fmt/format.h>
@@ -7,10 +7,10 @@
 #include <cmath>
 
 #include "anneal/cli/commands/commands.h"
-#include "anneal/cli/compare/model_arithmetic.h"
-#include "anneal/cli/compare/tensor_error.h"
 #include "anneal/cli/flags/at_least.h"
+#include "anneal/cli/flags/help.h"
 #include "anneal/cli/flags/pass_flags.h"
+#include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/model/sample_inputs.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/json_file.h"
@@ -18,8 +18,11 @@
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/engine/builder/builder.h"
 #include "anneal/engine/builder/target_support.h"
+#include "anneal/engine/compare/model_arithmetic.h"
+#include "anneal/engine/compare/tensor_error.h"
 #include "anneal/engine/data/elements.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/kernels/cpu/backend.h"
@@ -29,7 +32,7 @@
 namespace anneal {
 namespace {
 
-// Runs graphs as they are on the reference kernels, all on the same inputs.
+// Runs graphs without optimization on the reference kernels, all on the same inputs.
 class ReferenceRuns {
  public:
   ReferenceRuns(const BisectFlags& flags, const Graph& graph)
@@ -41,12 +44,12 @@ class ReferenceRuns {
     expected_ = outputs_of(engine);
   }
 
-  // The worst output of the graph, told against those of the graph as it was imported.
+  // The first output that differs from the imported graph's, with the difference; else empty.
   std::string why_wrong(const Graph& graph) const {
     const std::vector<Tensor> got = outputs_of(engine_of(graph));
     for (size_t i = 0; i < got.size(); ++i) {
       Tolerance tolerance = flags_.tolerance;
-      const TensorView expected = expected_[i].view();
+      const ConstTensorView expected = expected_[i].view();
       if (is_float(expected.dtype))
         tolerance.atol *= std::max(1.0, tensor_error(expected, expected).scale);
       const Comparison compared = compare_output(got[i].view(), expected, tolerance, arithmetic_);
@@ -147,13 +150,13 @@ constexpr const char* kBisectFooter = R"(Examples:
   anneal bisect model.onnx                      random inputs
   anneal bisect model.onnx --input cat.npy --target sm_90
 
-Every graph runs on the reference kernels of the CPU, so what is found is the optimizer's doing, not a
-kernel's (anneal compare finds those). The number of rewrites is halved until one is left before which
-the outputs are within the tolerance of the imported model's, and after which they are not.
-An element is right if |got - reference| <= atol * max(1, largest |reference|) + rtol * |reference|;
-of a quantized model as much may differ as for anneal check.
-Exit status: 0 no rewrite does harm; 1 one does, it is printed with the layers before and after; 2 wrong
-arguments, or files that do not fit; 3 a model that Anneal does not support.)";
+All graphs run on the CPU's reference kernels, so a finding is the optimizer's fault, not a kernel's
+(anneal compare finds faulty kernels). It bisects the rewrites: before the one that it prints,
+outputs are within the tolerance of the imported model's; after it, they are not.
+An element is right if |got - reference| <= atol * max(1, largest |reference|) + rtol * |reference|.
+Quantized models may differ as in anneal check.
+Exit status: 0 no rewrite is wrong; 1 a rewrite is wrong, and printed with the layers before and
+after; 2 wrong arguments or files; 3 the model is not supported.)";
 
 }  // namespace
 
@@ -161,27 +164,34 @@ void add_bisect_command(CLI::App& application, Action& action) {
   CLI::App* command =
       application.add_subcommand("bisect", "Find the optimizer's rewrite that makes results wrong");
   auto flags = std::make_shared<BisectFlags>();
-  command->add_option("model", flags->model, "The ONNX model")->type_name("MODEL.onnx")->required();
+  command->add_option("model", flags->model, "ONNX model")->required()->group(often(help::kFiles));
+  add_input_flag(*command, flags->inputs);
+  command->add_option("--json", flags->json, "Write the result as JSON")
+      ->type_name("FILE")
+      ->group(often(help::kFiles));
+  command->add_flag("-v,--verbose", flags->verbose, "Print progress to stderr")
+      ->group(often(help::kFiles));
   command
-      ->add_option("--target,--device", flags->target, "What to optimize for, as for anneal build")
+      ->add_option("--target,--device", flags->target,
+                   "Target of the optimizer, as for anneal build")
       ->capture_default_str()
-      ->type_name("TARGET");
-  command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")
-      ->allow_extra_args(false)
-      ->type_name("NAME=FILE|random[:SEED]");
-  add_shape_flags(*command, flags->shapes);
-  add_pass_flags(*command, flags->build);
+      ->type_name("TARGET")
+      ->group(often(help::kTarget));
+  add_shape_flags(*command, flags->shapes, often);
   command->add_option("--rtol", flags->tolerance.rtol, "Relative tolerance")
       ->capture_default_str()
-      ->check(at_least(0));
+      ->check(at_least(0))
+      ->group(often(help::kCompare));
   command->add_option("--atol", flags->tolerance.atol, "Absolute tolerance")
       ->capture_default_str()
-      ->check(at_least(0));
-  command->add_option("--threads", flags->threads, "Most threads to use; 0: one per core")
-      ->capture_default_str()
-      ->check(at_least(0));
-  command->add_option("--json", flags->json, "Write what was found as JSON")->type_name("FILE");
-  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
+      ->check(at_least(0))
+      ->group(often(help::kCompare));
+  add_pass_flags(*command, flags->build, often);
+  command
+      ->add_option("--threads", flags->threads, "Maximum number of threads (default: one per core)")
+      ->check(at_least(0))
+      ->type_name("N")
+      ->group(often(help::kRun));
   command->footer(kBisectFooter);
   command->callback([&action, flags] {
     action = [flags] {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "anneal/cli/compare/compare_outputs.h"
 #include "anneal/cli/model/import_model.h"
 #include "anneal/engine/builder/build_options.h"
+#include "anneal/engine/compare/compare_outputs.h"
 #include "anneal/optimizer/pass.h"
 
 namespace anneal {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <optional>
 
@@ -12,11 +11,12 @@
 #include "anneal/cli/commands/tune_model.h"
 #include "anneal/cli/flags/at_least.h"
 #include "anneal/cli/flags/data_flags.h"
+#include "anneal/cli/flags/help.h"
 #include "anneal/cli/flags/memory_flag.h"
 #include "anneal/cli/flags/pass_flags.h"
 #include "anneal/cli/flags/precision_flags.h"
 #include "anneal/cli/flags/timing_flags.h"
-#include "anneal/cli/model/import_model.h"
+#include "anneal/cli/model/model_source.h"
 #include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/exit_status.h"
@@ -25,18 +25,16 @@
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
+#include "anneal/cli/output/stopwatch.h"
 #include "anneal/cli/output/text_file.h"
-#include "anneal/engine/onnx/dumped_build.h"
 #include "anneal/engine/onnx/onnx_builder.h"
 
 namespace anneal {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
-
 struct BuildFlags {
-  std::string model, output, report, dump_graph, dump_passes;
+  std::string model, output, report;
   ShapeFlags shapes;
   BuildOptions build;  // but for the precision and the bounds of inputs
   PrecisionFlags precision;
@@ -47,12 +45,21 @@ struct BuildFlags {
 
 // Before the work, not after it.
 void check_outputs(const BuildFlags& flags, const std::string& output) {
-  for (const std::string& path : {output, flags.report, flags.dump_graph}) check_output_file(path);
+  for (const std::string& path :
+       {output, flags.report, flags.build.dump_graph, flags.build.weights_path})
+    check_output_file(path);
   check_timing_cache(flags.build);
   std::error_code error;
   if (fs::equivalent(flags.model, output, error))
     fail(ErrorCode::kInvalidArgument,
          fmt::format("-o {} is the model itself; give the engine another name", output));
+  const std::string& weights = flags.build.weights_path;
+  if (weights.empty()) return;
+  if (fs::absolute(weights).lexically_normal() == fs::absolute(output).lexically_normal() ||
+      fs::equivalent(weights, output, error) || fs::equivalent(flags.model, weights, error))
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("--weights {} is the model or the engine: give the weights another name",
+                     weights));
 }
 
 void print_fallbacks(const BuildPlan& plan) {
@@ -64,7 +71,7 @@ void print_fallbacks(const BuildPlan& plan) {
     fmt::print("    on the CPU: \"{}\": {}\n", printable(layer.subject), printable(layer.text));
 }
 
-// What the self-check did, and its share of the time since the model was imported.
+// The result of the self-check, and its share of the time since the model was imported.
 Json self_check_json(const SelfCheckReport& check, double milliseconds) {
   Json layers = Json::array();
   for (const auto& [name, why] : check.back_to_f32)
@@ -103,20 +110,21 @@ void print_memory_note(const BuildPlan& plan) {
 int tune_instead(const BuildFlags& flags, const std::string& output) {
   if (flags.data.data.empty())
     fail(ErrorCode::kInvalidArgument,
-         "--max-drop wants samples to judge by: give --calibrate SAMPLES");
+         "--max-drop needs samples to measure with: give --calibrate SAMPLES");
   const PrecisionFlags& precision = flags.precision;
   if (precision.f16 || precision.bf16 || precision.int8 || precision.best ||
       !precision.layers.empty() || !precision.mix.empty() ||
       precision.max_layer_error != PrecisionFlags().max_layer_error)
     fail(ErrorCode::kInvalidArgument,
-         "--max-drop chooses precisions itself: leave out the flags for them");
+         "--max-drop chooses the precisions: leave out the flags for them");
   const BuildOptions& build = flags.build;
   if (build.targets.size() != 1 || !build.allow_fallback || build.max_memory != 0 ||
-      build.pack_weights || build.time_kernels || !build.timing_cache.empty() ||
-      !flags.report.empty() || !flags.dump_graph.empty() || !flags.dump_passes.empty())
+      build.pack_weights || !build.weights_path.empty() || build.time_kernels ||
+      !build.timing_cache.empty() || !flags.report.empty() || !build.dump_graph.empty() ||
+      !build.dump_passes.empty())
     fail(ErrorCode::kInvalidArgument,
          "--max-drop is for one target, without --no-fallback, --max-memory, --pack, "
-         "--time-kernels, --report and dumps: build again with --mix for those");
+         "--weights, --time-kernels, --report and dumps: build again with --mix for those");
   TuneFlags tune;
   tune.model = flags.model;
   tune.output = output;
@@ -141,12 +149,14 @@ Json report_json(const BuildFlags& flags, const std::string& output, const Build
                       {"changed", pass.has_changed},
                       {"rewrites", pass.rewrites},
                       {"milliseconds", pass.milliseconds},
-                      {"layers", pass.layers}});
+                      {"layers", pass.layers},
+                      {"profile", pass.profile}});
   for (const BuildPlan& plan : report.plans) {
     Json fallbacks = Json::array();
     for (const BuildDecision& layer : plan.fallbacks)
       fallbacks.push_back({{"layer", layer.subject}, {"why", layer.text}});
     plans.push_back({{"target", plan.target},
+                     {"profile", plan.profile},
                      {"steps", plan.steps.size()},
                      {"arena_bytes", plan.arena_bytes},
                      {"code_bytes", plan.code_bytes},
@@ -171,34 +181,35 @@ Json report_json(const BuildFlags& flags, const std::string& output, const Build
 BuildOptions build_options(const BuildFlags& flags, const OnnxModel& model) {
   BuildOptions options = flags.build;
   set_shapes(flags.shapes, options);
-  options.precision = precision_options(flags.precision, options.targets, !flags.data.data.empty());
+  options.precision = precision_options(flags.precision, !flags.data.data.empty());
   options.data_threads = flags.data.threads;
   set_self_check(flags.precision, options);
   if (flags.data.data.empty()) return options;
   if (options.precision.ranges)
-    fail(ErrorCode::kInvalidArgument,
-         "--calibrate and --calibration contradict each other: one makes ranges, one has them");
+    fail(
+        ErrorCode::kInvalidArgument,
+        "--calibrate and --calibration contradict each other: one measures ranges, one reads them");
   options.calibration.samples = open_data(flags.data, onnx_inputs(model, options));
   return options;
 }
 
-void print_built(const BuildFlags& flags, const BuildOptions& options, const std::string& what,
-                 const BuildReport& report, double total_milliseconds) {
+void print_built(const BuildOptions& options, const std::string& what, const BuildReport& report,
+                 double total_milliseconds) {
   std::vector<std::string> made;
   for (const BuildPlan& plan : report.plans)
-    made.push_back(fmt::format("{} for {}", count_text(plan.steps.size(), "step"), plan.target));
+    made.push_back(
+        fmt::format("{} for {}{}", count_text(plan.steps.size(), "step"), plan.target,
+                    options.profiles.size() > 1 ? fmt::format(", profile {}", plan.profile) : ""));
   fmt::print("{}: {}, weights {}, file {}, built in {}\n", what, fmt::join(made, ", "),
              bytes_text(report.weight_bytes), bytes_text(report.engine_bytes),
              milliseconds_text(total_milliseconds));
   print_self_check_line(report.self_check, total_milliseconds);
   for (const BuildPlan& plan : report.plans) print_fallbacks(plan);
-  for (const std::string& note :
-       precision_notes(flags.precision, options.precision, flags.build.targets))
-    fmt::print("note: {}\n", printable(note));
-  if (options.time_kernels && std::ranges::none_of(report.plans, [](const BuildPlan& plan) {
-        return plan.target.starts_with("cpu");
-      }))
-    fmt::print("note: --time-kernels measures kernels of the CPU, and no plan is for the CPU\n");
+  if (options.time_kernels)
+    for (const BuildPlan& plan : report.plans)
+      for (const BuildDecision& decision : plan.decisions)
+        if (decision.stage == "timing" && decision.text.starts_with("kernels for "))
+          fmt::print("note: {}\n", decision.text);
   for (const BuildPlan& plan : report.plans) print_memory_note(plan);
 }
 
@@ -209,121 +220,119 @@ int build_model(const BuildFlags& flags) {
   std::error_code error;
   if (flags.output.empty() && fs::is_fifo(flags.model, error))
     fail(ErrorCode::kInvalidArgument,
-         "a model from a pipe gives the engine no name: name it with -o");
+         "a model from a pipe has no name for the engine: name it with -o");
   const std::string output =
       flags.output.empty() ? fs::path(flags.model).stem().string() + ".engine" : flags.output;
   check_outputs(flags, output);
   if (flags.max_drop) return tune_instead(flags, output);
 
-  const auto start = Clock::now();
+  const Stopwatch watch;
   ProgressLine progress(flags.verbose);
   progress.say(fmt::format("reading {}", flags.model));
   const ModelFile file(flags.model);
   BuildOptions options = build_options(flags, file.model());
-  options.progress = [&](const Progress& at) {
-    progress.say(at.what);
-    return true;
-  };
-  const BuiltEngine built =
-      build_engine(file.model(), options, {flags.dump_graph, flags.dump_passes});
+  options.progress = shown_by(progress);
+  const BuiltEngine built = build_engine(file.model(), options);
   const BuildReport& report = built.report;
-  const double total = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  const double total = watch.milliseconds();
   // The engine last: what fails before leaves no engine.
   if (!flags.report.empty()) write_json(flags.report, report_json(flags, output, report, total));
   progress.say(fmt::format("writing {}", output));
   const bool is_replaced = flags.output.empty() && fs::exists(output);
+  if (!built.weights.empty()) write_bytes(options.weights_path, built.weights);
   write_bytes(output, built.bytes);
 
   progress.clear();
   print_self_check(report.self_check);
   if (flags.quiet) return kSuccess;
   print_remarks(report.warnings);
-  print_built(flags, options, output + (is_replaced ? " (replaced)" : ""), report, total);
+  print_built(options, output + (is_replaced ? " (replaced)" : ""), report, total);
   return kSuccess;
 }
 
 constexpr const char* kBuildFooter = R"(Examples:
-  anneal build model.onnx                       writes model.engine here
-  anneal build model.onnx -o fast.engine --shapes input:1x3x224x224
-                                                the free sizes of an input are fixed
-  anneal build model.onnx --min-shapes x:1x3x224x224 --opt-shapes x:8x3x224x224 \
-                          --max-shapes x:32x3x224x224
-                                                a range; of one input, what is left out of
-                                                min and max is as in opt
-  anneal build model.onnx --target sm_80,sm_90,cpu
-                                                one file for two kinds of GPU and the CPU
-  anneal build model.onnx --int8 --calibrate pictures --samples hash:100
-                                                8 bits by the ranges that 100 of the samples show
-  anneal build model.onnx --best --calibrate pictures
-                                                8 bits, and 16 where those do not do
-  anneal build model.onnx --calibrate pictures --max-drop 0.5
-                                                as fast as that budget allows: anneal tune
-  anneal build model.onnx --time-kernels --timing-cache here.timings --time-threads 1
-                                                kernels by their times with one thread; built
-                                                again with the file, nothing is timed
-  anneal build model.onnx --skip-pass fuse_epilogue --dump-graph graph.txt
-                                                leave a pass out, see the optimized graph
+  anneal build model.onnx                                   writes model.engine
+  anneal build model.onnx --shapes input:1x3x224x224 -o fast.engine
+  anneal build model.onnx --fp16 --target sm_80,sm_90,cpu   two kinds of GPU, and the CPU
+  anneal build model.onnx --int8 --calibrate photos --samples hash:100
+  anneal build model.onnx --calibrate photos --max-drop 0.5
 
-A name may be left out where the model has one input: --shapes 1x3x224x224.
-Exit status: 0 built; 2 wrong arguments or a damaged model; 3 the model needs something that Anneal
-does not support, all of it is listed; 4 a library for the target, like NVRTC, is missing or failed.
-On failure the engine file is as it was before.)";
+In SHAPES, NAME: may be left out if the model has one input. --help-all also lists the sample flags.
+Exit status: 0 built; 2 wrong arguments or model; 3 the model has unsupported parts, all listed;
+4 a library for the target is missing or failed. On failure the engine file does not change.)";
 
 }  // namespace
 
 void add_build_command(CLI::App& application, Action& action) {
-  CLI::App* command = application.add_subcommand("build", "Turn an ONNX model into an engine file");
+  CLI::App* command =
+      application.add_subcommand("build", "Build an engine file from an ONNX model");
   auto flags = std::make_shared<BuildFlags>();
   auto list_passes = std::make_shared<bool>(false);
-  command->add_option("model", flags->model, "The ONNX model")->type_name("MODEL.onnx");
+  command->add_option("model", flags->model, "ONNX model")->group(often(help::kFiles));
   command
       ->add_option("-o,--output", flags->output,
-                   "The engine file (default: model's name + .engine)")
-      ->type_name("FILE");
+                   "Engine file (default: the model's name + .engine)")
+      ->type_name("FILE")
+      ->group(often(help::kFiles));
+  command
+      ->add_option("--report", flags->report,
+                   "Write a report as JSON: passes, times, layers, memory")
+      ->type_name("FILE")
+      ->group(rarely(help::kDiagnosis));
+  command->add_flag("-v,--verbose", flags->verbose, "Print progress to stderr")
+      ->group(often(help::kFiles));
+  command->add_flag("-q,--quiet", flags->quiet, "Print nothing on success")
+      ->group(often(help::kFiles));
   command
       ->add_option("--target", flags->build.targets,
-                   "What to build for, a list: cpu, cpu:baseline|avx2|avx512|full, sm_80 and the "
-                   "like (no GPU "
-                   "is needed), emulated (default: cpu)")
+                   "cpu[:baseline|avx2|avx512|full], sm_80, emulated (default: cpu)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->type_name("LIST");
-  add_shape_flags(*command, flags->shapes);
-  add_precision_flags(*command, flags->precision);
+      ->type_name("TARGET,...")
+      ->group(often(help::kTarget));
+  add_memory_flag(*command, flags->build.max_memory, "Limit for weights and activations")
+      ->group(often(help::kTarget));
+  command
+      ->add_flag("!--no-fallback", flags->build.allow_fallback,
+                 "Fail if a layer of a GPU target would run on the CPU; lists them")
+      ->group(often(help::kTarget));
+  command
+      ->add_flag("--pack", flags->build.pack_weights,
+                 "Also store weights as this CPU's kernels pack them: faster load")
+      ->group(often(help::kTarget));
+  command
+      ->add_option("--weights", flags->build.weights_path,
+                   "Write the weights to this file, not to the engine (docs/refit.md)")
+      ->type_name("FILE")
+      ->group(rarely(help::kFiles));
+  add_shape_flags(*command, flags->shapes, often);
   add_data_flags(*command, flags->data, "--calibrate");
   command
       ->add_option("--max-drop", flags->max_drop,
-                   "With --calibrate: the fastest mix of precisions that loses at most so many "
-                   "points; anneal tune has more to set")
+                   "With --calibrate: fastest mix of precisions that loses at most this")
       ->check(at_least(0))
-      ->type_name("POINTS");
-  add_memory_flag(*command, flags->build.max_memory,
-                  "The most memory for weights and activations together; a model that needs more "
-                  "is refused");
-  add_pass_flags(*command, flags->build);
+      ->type_name("POINTS")
+      ->group(often(help::kBudget));
+  add_precision_flags(*command, flags->precision, often);
+  add_pass_flags(*command, flags->build, often);
   add_timing_flags(*command, flags->build);
   command
       ->add_option("--time-threads", flags->build.threads,
-                   "Threads that the engine will run with, for --time-kernels; 0: one per core")
-      ->capture_default_str()
-      ->check(at_least(0));
+                   "With --time-kernels: threads of the engine (default: one per core)")
+      ->check(at_least(0))
+      ->type_name("N")
+      ->group(rarely(help::kKernels));
   add_kernel_flags(*command, flags->build);
-  command->add_option("--dump-graph", flags->dump_graph, "Write the optimized graph as text")
-      ->type_name("FILE");
+  command->add_option("--dump-graph", flags->build.dump_graph, "Write the optimized graph as text")
+      ->type_name("FILE")
+      ->group(rarely(help::kDiagnosis));
   command
-      ->add_option("--dump-passes", flags->dump_passes,
-                   "Write the graph as text after each pass that changed it, into this folder")
-      ->type_name("DIR");
-  command->add_option("--report", flags->report, "Write times of the build and its passes as JSON")
-      ->type_name("FILE");
-  command->add_flag(
-      "--pack", flags->build.pack_weights,
-      "Store weights as this machine's CPU kernels read them, too, to be mapped at load");
-  command->add_flag("!--no-fallback", flags->build.allow_fallback,
-                    "Fail, naming each, if layers would run on the CPU though the target is a GPU");
-  command->add_flag("--list-passes", *list_passes, "List the optimizer's passes and end");
-  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
-  command->add_flag("-q,--quiet", flags->quiet, "Print nothing on success");
+      ->add_option("--dump-passes", flags->build.dump_passes,
+                   "Write the graph as text after each pass that changes it")
+      ->type_name("FOLDER")
+      ->group(rarely(help::kDiagnosis));
+  command->add_flag("--list-passes", *list_passes, "List the passes of the optimizer and exit")
+      ->group(rarely(help::kDiagnosis));
   command->footer(kBuildFooter);
   command->callback([&action, flags, list_passes] {
     if (*list_passes) {

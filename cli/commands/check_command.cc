@@ -1,4 +1,4 @@
-// `anneal check`: models against the outputs that are known for them.
+// `anneal check`: compares models with their known outputs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +13,8 @@
 #include "anneal/cli/check/unpacked_archive.h"
 #include "anneal/cli/commands/commands.h"
 #include "anneal/cli/flags/at_least.h"
+#include "anneal/cli/flags/help.h"
+#include "anneal/cli/flags/library_flag.h"
 #include "anneal/cli/flags/name_pattern.h"
 #include "anneal/cli/flags/pass_flags.h"
 #include "anneal/cli/measure/process_pool.h"
@@ -21,6 +23,7 @@
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
+#include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/core/parallel.h"
 
@@ -121,7 +124,7 @@ class CheckRun {
         });
     progress_.clear();
     if (!flags_.json.empty()) report.write(flags_.json);
-    if (flags_.filter.empty()) tell_unused_tolerances();
+    if (flags_.filter.empty()) report_unused_tolerances();
     return report.finish(flags_.filter.empty()) ? kSuccess : kDifferent;
   }
 
@@ -157,7 +160,7 @@ class CheckRun {
     }
   }
 
-  void tell_unused_tolerances() const {
+  void report_unused_tolerances() const {
     for (const ToleranceRow& row : tables_.tolerances)
       if (std::none_of(jobs_.begin(), jobs_.end(),
                        [&](const Job& job) { return names_case(row.name, job.test.name); }))
@@ -185,64 +188,83 @@ constexpr const char* kCheckFooter = R"(Examples:
   anneal check models --jobs 2           every such folder below models, two at a time
   anneal check onnx-tests.tar.zst --filter 'node/test_conv' --known-failures known.txt
 
-A case is imported, optimized, planned, saved, loaded and run, and each output is compared:
-floats within atol + rtol * |expected|, NaN equal to NaN, integers equal, except that of a model
-that computes with floats 0.1 % of an integer output's elements may differ. A quantized model (Conv,
-Gemm or MatMul between Quantize- and DequantizeLinear) may differ by 3 % of the output's largest
-magnitude if the largest of 10 or more scores stays in its place, integers in 2 % of the elements.
+A case is imported, optimized, planned, saved, loaded and run. Then each output is compared: floats
+within atol + rtol * |expected|, NaN equal to NaN, integers equal. In a model that computes with
+floats, 0.1 % of the elements of an integer output may differ. A quantized model (Conv, Gemm or
+MatMul between QuantizeLinear and DequantizeLinear) may differ by 3 % of the output's largest
+magnitude if the largest of 10 or more scores stays in its place. Its integers may differ in 2 % of
+the elements.
   --tolerances  tab-separated columns case, atol, rtol, max_differ (a share of the elements)
-  models.tsv    in the folder or its parent is read by itself: column model names cases, floats get
-                atol = max(--atol, 4 x ref_noise_maxabs)
-  --known-failures  lines of a name, a tab and a reason: such a case must fail, and if it passes the
-                check fails until its line is deleted; crashes are never excused
-A case without input files is fed 0/n, 1/n, ... The last line says how many passed, failed (known
-failures among them) and were skipped by --filter.
+  models.tsv    is read from the folder or its parent: column model names cases; the atol of floats
+                is max(--atol, 4 x ref_noise_maxabs)
+  --known-failures  lines of a name, a tab and a reason: such a case must fail. If it passes, the
+                check fails until the line is deleted. Crashes are never excused
+Cases without input files get 0/n, 1/n, ... The last line counts cases that passed, failed (known
+failures included) and were skipped by --filter.
 Exit status: 0 as expected; 1 an unexpected failure or success; 2 wrong arguments, no cases.)";
 
 }  // namespace
 
 void add_check_command(CLI::App& application, Action& action) {
   CLI::App* command =
-      application.add_subcommand("check", "Compare models with the outputs known for them");
+      application.add_subcommand("check", "Compare models with their known outputs");
   auto flags = std::make_shared<CheckFlags>();
   command->add_option("path", flags->paths, "Folders of cases, .onnx files, or .tar.zst archives")
-      ->type_name("PATH...")
-      ->required();
+      ->required()
+      ->group(often(help::kFiles));
+  command->add_option("--filter", flags->filter, "Only cases whose name matches, at any place")
+      ->type_name("REGEX")
+      ->group(often(help::kFiles));
+  command
+      ->add_option("--known-failures", flags->known_failures, "Cases that must fail, with reasons")
+      ->type_name("FILE")
+      ->group(often(help::kFiles));
+  command->add_option("--json", flags->json, "Write the results as JSON")
+      ->type_name("FILE")
+      ->group(often(help::kFiles));
+  command->add_flag("-v,--verbose", flags->verbose, "Print progress to stderr")
+      ->group(often(help::kFiles));
+  command->add_flag("-q,--quiet", flags->quiet, "Print only unexpected results and the last line")
+      ->group(often(help::kFiles));
   command->add_option("--rtol", flags->rtol, "Relative tolerance")
       ->capture_default_str()
-      ->check(at_least(0));
+      ->check(at_least(0))
+      ->group(often(help::kCompare));
   command->add_option("--atol", flags->atol, "Absolute tolerance")
       ->capture_default_str()
-      ->check(at_least(0));
+      ->check(at_least(0))
+      ->group(often(help::kCompare));
   command->add_option("--tolerances", flags->tolerances, "Tolerances of single cases")
-      ->type_name("TSV");
-  command->add_option("--known-failures", flags->known_failures, "Cases that must fail, and why")
-      ->type_name("FILE");
-  command->add_option("--filter", flags->filter, "Only cases whose name matches somewhere")
-      ->type_name("REGEX");
-  command->add_option("--json", flags->json, "Write the results as JSON")->type_name("FILE");
-  command->add_option("--jobs", flags->jobs, "Cases at a time, each in a process; 0: one per core")
-      ->capture_default_str()
-      ->check(at_least(0));
-  command
-      ->add_option("--time-limit", flags->time_limit,
-                   "Seconds after which a case has failed; 0: none")
-      ->capture_default_str()
-      ->check(at_least(0));
+      ->type_name("TSV")
+      ->group(often(help::kCompare));
   command
       ->add_option("--target,--device", flags->build.targets,
-                   "What to build for, a list (default: cpu)")
+                   "Targets, as for anneal build (default: cpu)")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->type_name("LIST");
-  add_pass_flags(*command, flags->build);
-  command->add_option("--threads", flags->threads, "Most threads of one case; 0: one per core")
+      ->type_name("LIST")
+      ->group(often(help::kRun));
+  command
+      ->add_option("--jobs", flags->jobs,
+                   "Cases at a time, each in a process (default: one per core)")
+      ->check(at_least(0))
+      ->type_name("N")
+      ->group(often(help::kRun));
+  command->add_option("--threads", flags->threads, "Threads of one case; 0: one per core")
       ->capture_default_str()
-      ->check(at_least(0));
-  command->add_flag("!--no-fallback", flags->build.allow_fallback,
-                    "A case fails if layers would run on the CPU though the target is a GPU");
-  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
-  command->add_flag("-q,--quiet", flags->quiet, "Print only what is unexpected, and the last line");
+      ->check(at_least(0))
+      ->group(often(help::kRun));
+  command->add_option("--time-limit", flags->time_limit, "Seconds until a case fails; 0: no limit")
+      ->capture_default_str()
+      ->check(at_least(0))
+      ->type_name("SECONDS")
+      ->group(often(help::kRun));
+  command
+      ->add_flag("!--no-fallback", flags->build.allow_fallback,
+                 "Fail if a layer of a GPU target would run on the CPU")
+      ->group(rarely(help::kRun));
+  add_library_flag(*command, flags->build.libraries);
+  add_pass_flags(*command, flags->build);
   command->footer(kCheckFooter);
   command->callback([&action, flags] { action = [flags] { return CheckRun(*flags).run(); }; });
 }

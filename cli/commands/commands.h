@@ -7,19 +7,25 @@
 namespace anneal {
 
 using Action = std::function<int()>;
+struct AblationOptions;  // cli/ablation/ablation_options.h
 
 void add_bench_command(CLI::App& application, Action& action);
 void add_bisect_command(CLI::App& application, Action& action);
 void add_build_command(CLI::App& application, Action& action);
 void add_calibrate_command(CLI::App& application, Action& action);
+void add_refit_command(CLI::App& application, Action& action);
+void add_retune_command(CLI::App& application, Action& action);
 void add_run_command(CLI::App& application, Action& action);
 void add_check_command(CLI::App& application, Action& action);
 void add_compare_command(CLI::App& application, Action& action);
 void add_eval_command(CLI::App& application, Action& action);
 void add_inspect_command(CLI::App& application, Action& action);
+void add_monitor_command(CLI::App& application, Action& action);
 void add_passes_command(CLI::App& application, Action& action);
+void add_time_kernels_command(CLI::App& application, Action& action);
 void add_tune_command(CLI::App& application, Action& action);
 void add_devices_command(CLI::App& application, Action& action);
+int bench_ablation(const AblationOptions& options);  // `anneal bench --ablation`
 int list_all_passes();  // what `anneal passes` and `anneal build --list-passes` do
 
 }  // namespace anneal

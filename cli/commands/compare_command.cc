@@ -6,11 +6,13 @@
 #include <numeric>
 
 #include "anneal/cli/commands/commands.h"
-#include "anneal/cli/compare/compare_engines.h"
 #include "anneal/cli/compare/engine_source.h"
 #include "anneal/cli/flags/at_least.h"
+#include "anneal/cli/flags/help.h"
+#include "anneal/cli/flags/library_flag.h"
 #include "anneal/cli/flags/pass_flags.h"
 #include "anneal/cli/flags/precision_flags.h"
+#include "anneal/cli/flags/weights_flag.h"
 #include "anneal/cli/model/model_flags.h"
 #include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/model/sample_inputs.h"
@@ -20,6 +22,9 @@
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
+#include "anneal/engine/builder/target_support.h"
+#include "anneal/engine/compare/compare_engines.h"
+#include "anneal/engine/onnx/comparison.h"
 #include "anneal/engine/plan.h"
 #include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/make_engine.h"
@@ -30,7 +35,7 @@ namespace {
 struct CompareFlags {
   EngineSource a, b;
   std::string shapes, json;
-  std::vector<std::string> inputs;
+  std::vector<std::string> inputs, libraries;
   BuildOptions build;
   PrecisionFlags precision;
   CompareOptions options;
@@ -56,7 +61,9 @@ void complete(CompareFlags& flags) {
   for (const EngineSource* side : {&flags.a, &flags.b})
     targets.push_back(
         side->target.empty() || side->target.starts_with(kReferenceTarget) ? "cpu" : side->target);
-  flags.build.precision = precision_options(flags.precision, targets);
+  flags.build.precision = precision_options(flags.precision);
+  flags.build.targets = targets;  // both sides get the best precision of both
+  flags.build.precision = resolved_precision(flags.build);
   set_self_check(flags.precision, flags.build);
   if (flags.build.precision.allows(Precision::kF16)) flags.options.coarsest = DataType::kF16;
   if (flags.build.precision.allows(Precision::kBF16)) flags.options.coarsest = DataType::kBF16;
@@ -80,7 +87,7 @@ double share_of_scale(const ComparedTensor& tensor) {
 }
 
 bool differs(const ComparedTensor& tensor) { return !tensor.comparison.why.empty(); }
-// It differs only because what A's step was given does.
+// Whether it differs only because the inputs of A's step do.
 bool inherits(const ComparedTensor& tensor) {
   return differs(tensor) && tensor.alone && tensor.alone->why.empty();
 }
@@ -92,6 +99,10 @@ std::string quanta_text(const ComparedTensor& tensor) {
   if (!rounds_differently(tensor)) return "";
   return fmt::format("{} of {} by <= {:g}", tensor.rounding->differing, tensor.rounding->elements,
                      tensor.rounding->most_quanta);
+}
+
+std::string figure_text(double figure, int digits) {
+  return std::isnan(figure) ? "NaN" : fmt::format("{:.{}f}", figure, digits);
 }
 
 void print_largest(const std::vector<ComparedTensor>& tensors, size_t most) {
@@ -114,50 +125,16 @@ void print_largest(const std::vector<ComparedTensor>& tensors, size_t most) {
          fmt::format("{}", i), name_text(tensor),
          fmt::format("{}{}", to_string(tensor.dtype), to_string(tensor.dims)), tensor.kernel_a,
          number_text(tensor.comparison.max_abs, 3), number_text(tensor.comparison.max_rel, 3),
-         std::isinf(tensor.error.sqnr_db) ? "exact" : fmt::format("{:.1f}", tensor.error.sqnr_db),
-         fmt::format("{:.7f}", tensor.error.cosine), quanta_text(tensor)});
+         std::isinf(tensor.error.sqnr_db) ? "exact" : figure_text(tensor.error.sqnr_db, 1),
+         figure_text(tensor.error.cosine, 7), quanta_text(tensor)});
   }
   fmt::print("{}\n",
              table_text(rows, {false, true, false, false, false, true, true, true, true, false}));
 }
 
-// JSON has no infinity.
-Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
-Json comparison_json(const CompareFlags& flags, const EngineComparison& comparison,
-                     const ComparedTensor* first) {
-  Json tensors = Json::array();
-  for (const ComparedTensor& tensor : comparison.tensors) {
-    Json entry = {{"name", tensor.name},
-                  {"time", tensor.time},
-                  {"type", fmt::format("{}{}", to_string(tensor.dtype), to_string(tensor.dims))},
-                  {"step_a", tensor.step_a},
-                  {"kernel_a", tensor.kernel_a},
-                  {"step_b", tensor.step_b},
-                  {"kernel_b", tensor.kernel_b},
-                  {"agrees", tensor.comparison.why.empty()}};
-    entry["max_abs_error"] = finite(tensor.comparison.max_abs);
-    entry["max_rel_error"] = finite(tensor.comparison.max_rel);
-    entry["sqnr_db"] = finite(tensor.error.sqnr_db);  // null: exact
-    entry["cosine"] = finite(tensor.error.cosine);
-    if (differs(tensor)) entry["reason"] = tensor.comparison.why;
-    if (tensor.alone) {
-      entry["agrees_alone"] = tensor.alone->why.empty();
-      entry["max_abs_error_alone"] = finite(tensor.alone->max_abs);
-    }
-    if (const auto& rounding = tensor.rounding)
-      entry["quanta"] = {{"differing", rounding->differing},
-                         {"most", rounding->most_quanta},
-                         {"at_ties", rounding->at_ties},
-                         {"widest_tie", rounding->widest_tie}};
-    tensors.push_back(std::move(entry));
-  }
+Json files_json(const CompareFlags& flags) {
   return {{"a", {{"file", flags.a.path}, {"target", flags.a.target}}},
-          {"b", {{"file", flags.b.path}, {"target", flags.b.target}}},
-          {"first_diverging", first ? Json(first->name) : Json(nullptr)},
-          {"only_in_a", comparison.only_a},
-          {"only_in_b", comparison.only_b},
-          {"tensors", std::move(tensors)}};
+          {"b", {{"file", flags.b.path}, {"target", flags.b.target}}}};
 }
 
 // Where a quantized model begins to differ, and why all that follows may.
@@ -169,8 +146,8 @@ void print_rounding(const std::vector<ComparedTensor>& tensors) {
              name_text(*first), rounding.differing, rounding.elements, rounding.most_quanta);
   if (rounding.at_ties == rounding.differing)
     fmt::print(
-        "  all of them at a tie: what was rounded is at most {:.2g} apart, which is the order "
-        "of additions,\n  and lies on both sides of a half\n",
+        "  all at a tie: before rounding the values differ by at most {:.2g}, as after another "
+        "order of\n  additions, and lie on both sides of a half\n",
         rounding.widest_tie);
 }
 
@@ -205,6 +182,7 @@ int run_compare(CompareFlags flags) {
   progress.say(fmt::format("preparing {} ({})", flags.a.path, flags.a.target));
   flags.a.threads = flags.b.threads = flags.options.threads;
   flags.a.inputs = flags.b.inputs = flags.inputs;
+  flags.a.shapes.libraries = flags.b.shapes.libraries = flags.libraries;
   const auto a = engine_from(flags.a);
   progress.say(fmt::format("preparing {} ({})", flags.b.path, flags.b.target));
   const auto b = engine_from(flags.b);
@@ -212,7 +190,7 @@ int run_compare(CompareFlags flags) {
   const SampleInputs samples = sample_inputs(*a, flags.inputs, flags.shapes);
   progress.say("running both");
   const EngineComparison comparison = with_samples(
-      flags.a.path, samples, [&] { return compare_engines(a, b, samples.tensors, flags.options); });
+      flags.a.path, samples, [&] { return compare_tensors(a, b, samples.tensors, flags.options); });
   progress.clear();
   const auto& tensors = comparison.tensors;
   if (tensors.empty())
@@ -221,7 +199,11 @@ int run_compare(CompareFlags flags) {
 
   const auto first = std::find_if(tensors.begin(), tensors.end(), differs);
   const ComparedTensor* diverging = first == tensors.end() ? nullptr : &*first;
-  if (!flags.json.empty()) write_json(flags.json, comparison_json(flags, comparison, diverging));
+  if (!flags.json.empty()) {
+    Json json = files_json(flags);
+    json.update(comparison_json(comparison, *a));
+    write_json(flags.json, json);
+  }
 
   fmt::print("A  {} ({}), {}\nB  {} ({}), {}\n", flags.a.path, flags.a.target,
              count_text(plan_of(*a).steps.size(), "step"), flags.b.path, flags.b.target,
@@ -230,7 +212,7 @@ int run_compare(CompareFlags flags) {
              comparison.only_a, comparison.only_b);
   if (flags.top > 0) print_largest(tensors, static_cast<size_t>(flags.top));
   if (!diverging) {
-    fmt::print("all of them agree\n");
+    fmt::print("all agree\n");
     print_rounding(tensors);
     return kSuccess;
   }
@@ -246,20 +228,17 @@ constexpr const char* kCompareFooter = R"(Examples:
   anneal compare model.onnx model.onnx --target-a cpu:avx2 --target-b cpu:baseline
   anneal compare shipped.engine model.onnx --reference
 
-Both get the same inputs (random, if --input says nothing else), and tensors are matched by their
-names in the model, each copied right after its step. Tensors that one side fused away are compared
-nowhere, so the first difference shows at the next tensor that both have.
-An element agrees if |a - b| <= atol * max(1, largest |b| of the tensor) + rtol * |b|. Unless given,
-rtol and atol are 1e-3 and 1e-5; 1e-2 and 1e-3 with --fp16 or once an f16 tensor was met, 5e-2 and
-1e-2 for bf16.
-Of a quantized model, and of integers, as much may differ as for anneal check.
-If tensors differ, A runs again with B's tensors in place of its own: what then agrees differs only
-because its inputs do, and is said to inherit; DIFFERS is what a step of A does by itself. (Not if B's
-tensors take more than 512 MB.)
-Columns: # is the position in A's order; SQNR is signal to error in decibels, more is better, 20 dB
-are a factor of 10; quanta: how many elements of a quantized tensor differ, and by how much at most.
-A float that lies at a half goes up or down by the order in which a kernel adds: one quantum, which
-the layers that follow make larger.
+A and B get the same inputs (default: random). Tensors are matched by their names in the model, and
+copied right after their step. Tensors that one side fused are not compared, so the first difference
+shows at the next tensor that both have.
+An element agrees if |a - b| <= atol * max(1, largest |b| of the tensor) + rtol * |b|. Defaults of
+rtol and atol: 1e-3 and 1e-5; 1e-2 and 1e-3 with --fp16 or from the first f16 tensor on; 5e-2 and
+1e-2 for bf16. Quantized models and integers may differ as in anneal check.
+If tensors differ, A runs again with B's tensors as inputs of each step, unless they take more than
+512 MB. `inherits`: the step is right, its inputs differ. `DIFFERS`: the step itself is wrong.
+Columns: #: position in A's order. SQNR: signal to error in dB, higher is better; 20 dB are a factor
+of 10. quanta: number of elements of a quantized tensor that differ, and by how much at most. The
+order of additions rounds a float at a half up or down: one quantum, which later layers amplify.
 Exit status: 0 all tensors agree; 1 some differ; 2 wrong arguments, or files that do not fit;
 3 a model that Anneal does not support.)";
 
@@ -271,42 +250,61 @@ void add_compare_command(CLI::App& application, Action& action) {
   auto flags = std::make_shared<CompareFlags>();
   flags->a.target.clear();
   flags->b.target.clear();
-  command->add_option("a", flags->a.path, "An ONNX model or an engine")->type_name("A")->required();
+  command->add_option("a", flags->a.path, "Engine file or ONNX model")
+      ->required()
+      ->group(often(help::kFiles));
   command
       ->add_option("b", flags->b.path,
-                   "What it should equal (default: the model A on the reference kernels)")
-      ->type_name("B");
+                   "Reference for A (default: the model A on the reference kernels)")
+      ->group(often(help::kFiles));
+  add_input_flag(*command, flags->inputs);
+  command->add_option("--shapes", flags->shapes, "Open sizes of inputs: NAME:1x3x224x224,...")
+      ->type_name("SHAPES")
+      ->group(often(help::kFiles));
+  command->add_option("--json", flags->json, "Write the errors of all tensors as JSON")
+      ->type_name("FILE")
+      ->group(often(help::kFiles));
+  command->add_flag("-v,--verbose", flags->verbose, "Print progress to stderr")
+      ->group(often(help::kFiles));
   command
       ->add_option("--target-a", flags->a.target,
-                   "Build the model A for, or run the engine A on: cpu, cpu:ISA, reference, or "
+                   "Target of model A, or device of engine A: cpu, cpu:ISA, reference,\n"
                    "reference-kernels (default: cpu)")
-      ->type_name("TARGET");
-  command->add_option("--target-b", flags->b.target, "The same of B")->type_name("TARGET");
-  command->add_flag("--reference", flags->reference,
-                    "Run the model B without passes on the reference kernels");
-  command->add_option("-i,--input", flags->inputs, "What an input is fed, as for anneal run")
-      ->allow_extra_args(false)
-      ->type_name("NAME=FILE|random[:SEED]");
+      ->type_name("TARGET")
+      ->group(often(help::kTarget));
+  command->add_option("--target-b", flags->b.target, "As --target-a, for B")
+      ->type_name("TARGET")
+      ->group(often(help::kTarget));
   command
-      ->add_option("--shapes", flags->shapes,
-                   "Sizes of inputs that the model or engine leaves open")
-      ->type_name("NAME:1x3x224x224,...");
+      ->add_flag("--reference", flags->reference,
+                 "Run the model B without passes on the reference kernels")
+      ->group(often(help::kTarget));
+  command->add_option("--rtol", flags->options.rtol, "Relative tolerance (default: see below)")
+      ->check(at_least(0))
+      ->group(often(help::kCompare));
+  command->add_option("--atol", flags->options.atol, "Absolute tolerance (default: see below)")
+      ->check(at_least(0))
+      ->group(often(help::kCompare));
+  command->add_option("--top", flags->top, "Tensors to print, the largest differences first")
+      ->capture_default_str()
+      ->check(at_least(0))
+      ->group(often(help::kCompare));
+  add_library_flag(*command, flags->libraries);
+  add_weights_flag(*command, flags->a.weights);
+  command->add_option("--weights-b", flags->b.weights, "As --weights, for B")
+      ->type_name("FILE")
+      ->group(rarely(help::kFiles));
   add_precision_flags(*command, flags->precision);
-  add_pass_flags(*command, flags->build);
+  add_pass_flags(*command, flags->build, often);
   add_kernel_flags(*command, flags->build);
-  command->add_option("--rtol", flags->options.rtol, "Relative tolerance")->check(at_least(0));
-  command->add_option("--atol", flags->options.atol, "Absolute tolerance")->check(at_least(0));
-  command->add_option("--top", flags->top, "Tensors to show, those that differ most first")
-      ->capture_default_str()
-      ->check(at_least(0));
-  command->add_flag("!--no-mmap", flags->map, "Read engine files instead of mapping them");
+  add_map_flag(*command, flags->map);
   add_slot_flags(*command, flags->debug);
-  command->add_option("--json", flags->json, "Write every tensor's errors as JSON")
-      ->type_name("FILE");
-  command->add_option("--threads", flags->options.threads, "Most threads to use; 0: one per core")
-      ->capture_default_str()
-      ->check(at_least(0));
-  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
+  command
+      ->add_option("--threads", flags->options.threads,
+                   "Maximum number of threads (default: one per core)")
+      ->check(at_least(0))
+      ->type_name("N")
+      ->group(rarely(help::kRun));
   command->footer(kCompareFooter);
   command->callback([&action, flags, command] {
     action = [flags, command] {

@@ -1,17 +1,21 @@
-// `anneal devices`: what can run engines here, and what they can be built for.
+// `anneal devices`: the devices and libraries of this machine, and the targets of a build.
 #include <fmt/format.h>
 
 #include "anneal/cli/commands/commands.h"
+#include "anneal/cli/flags/help.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/json_file.h"
 #include "anneal/cli/output/output_path.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/api/monitor.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/cuda/cost/device_spec.h"
+#include "anneal/kernels/cuda/cudnn/cudnn_device.h"
+#include "anneal/kernels/cuda/runtime/device.h"
 
 namespace anneal {
 namespace {
@@ -29,7 +33,7 @@ DeviceRow device(const Backend& backend, const std::string& name) {
   }
 }
 
-// What its card does now, too, as far as NVML knows.
+// With the card's present state, if NVML is installed.
 DeviceRow card(const std::vector<cuda::CardState>& cards, size_t ordinal) {
   DeviceRow found = device(cuda_backend(), fmt::format("cuda:{}", ordinal));
   if (found.is_here && ordinal < cards.size())
@@ -95,6 +99,22 @@ std::string text_of(std::string_view title, const std::vector<DeviceRow>& found)
   return fmt::format("{}\n{}", title, table_text(rows, {false, false}));
 }
 
+// What cuDNN reads of a card, for ANNEAL_CUDNN_PROPERTIES on another machine.
+int save_properties(const std::string& path, const std::string& name) {
+  check_output_file(path);
+  const auto device = cuda_backend().open(name);
+  const auto context = cuda::gpu_of(*device).context();
+  if (context == nullptr || !cuda::gpu_of(*device).takes_libraries())
+    fail(ErrorCode::kDevice, fmt::format("{} is no card whose properties can be read", name));
+  const auto& cudnn = cuda::cudnn_library();
+  if (!cudnn.table)
+    fail(ErrorCode::kDevice,
+         fmt::format("the properties of a card are read by cuDNN ({})", cudnn.why_not));
+  write_json(path, Json::parse(cuda::read_properties(*cudnn.table, *context)));
+  fmt::print("{}: properties of {}\n", path, printable(device->description()));
+  return kSuccess;
+}
+
 int show_devices(const std::string& json_path) {
   check_output_file(json_path);
   const auto& driver = cuda::driver_library().table;
@@ -111,7 +131,7 @@ int show_devices(const std::string& json_path) {
                            {"targets", json_of(targets)}});
   fmt::print(
       "{}\n{}\n{}", text_of("devices (anneal run --device)", here),
-      text_of("libraries of NVIDIA, opened when wanted", opened),
+      text_of("libraries of NVIDIA, opened when needed", opened),
       text_of("GPUs to build for (anneal build --target), on any machine with NVRTC", targets));
   return kSuccess;
 }
@@ -120,10 +140,29 @@ int show_devices(const std::string& json_path) {
 
 void add_devices_command(CLI::App& application, Action& action) {
   CLI::App* command =
-      application.add_subcommand("devices", "Show what can run engines here, and what is missing");
+      application.add_subcommand("devices", "Show the devices and libraries of this machine");
   auto json = std::make_shared<std::string>();
-  command->add_option("--json", *json, "Write the same as JSON")->type_name("FILE");
-  command->callback([&action, json] { action = [json] { return show_devices(*json); }; });
+  command->add_option("--json", *json, "Also write JSON")
+      ->type_name("FILE")
+      ->group(often(help::kFiles));
+  auto properties = std::make_shared<std::string>();
+  auto device = std::make_shared<std::string>("cuda");
+  CLI::Option* const saved =
+      command
+          ->add_option("--save-properties", *properties,
+                       "Write the card's properties, for cuDNN's plans in builds elsewhere")
+          ->type_name("FILE")
+          ->group(often(help::kFiles));
+  command->add_option("--device", *device, "The card of --save-properties")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->needs(saved)
+      ->group(often(help::kTarget));
+  command->callback([&action, json, properties, device] {
+    action = [json, properties, device] {
+      return properties->empty() ? show_devices(*json) : save_properties(*properties, *device);
+    };
+  });
 }
 
 }  // namespace anneal

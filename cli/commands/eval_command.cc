@@ -1,17 +1,18 @@
-// `anneal eval`: accuracy of a classifier over labelled samples, and what it loses against another.
+// `anneal eval`: accuracy of a classifier over labelled samples, and its loss against another.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "anneal/cli/commands/commands.h"
-#include "anneal/cli/compare/engine_source.h"
 #include "anneal/cli/flags/at_least.h"
 #include "anneal/cli/flags/data_flags.h"
+#include "anneal/cli/flags/help.h"
 #include "anneal/cli/flags/precision_flags.h"
-#include "anneal/cli/model/classify.h"
+#include "anneal/cli/flags/weights_flag.h"
+#include "anneal/cli/model/classes.h"
 #include "anneal/cli/model/model_flags.h"
 #include "anneal/cli/model/open_engine.h"
+#include "anneal/cli/model/open_or_build.h"
 #include "anneal/cli/model/sample_hints.h"
 #include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/exit_status.h"
@@ -23,7 +24,6 @@
 #include "anneal/cli/output/progress.h"
 #include "anneal/cli/output/tensor_summary.h"
 #include "anneal/cli/output/text_file.h"
-#include "anneal/engine/tune/metric/accuracy.h"
 
 namespace anneal {
 namespace {
@@ -36,7 +36,7 @@ struct EvalFlags {
   PrecisionFlags precision;
   DataFlags data;
   ClassifyOptions classify;
-  std::string engine, against, classes, json;
+  std::string engine, against, classes, json, overlap = "read-ahead";
   int show = 0;
   bool verbose = false;
 };
@@ -49,14 +49,14 @@ std::string class_name(const std::vector<std::string>& classes, int64_t index) {
   return classes[static_cast<size_t>(index)];
 }
 
-// What the network is fed, its channels' mean, from the darkest to the brightest.
+// The network's input: the mean of its channels, from the darkest to the brightest.
 std::vector<std::string> picture_lines(const Tensor& tensor) {
   const Dims& dims = tensor.dims();
   const int rank = dims.rank();
   const bool last = rank == 4 && dims[1] != 1 && dims[1] != 3 && (dims[3] == 1 || dims[3] == 3);
   const int channel_axis = last ? 3 : 1;
   if ((rank != 3 && rank != 4) || dims[0] != 1 || count(dims) == 0)
-    refuse_argument(fmt::format("--show: {} is no picture", to_string(dims)));
+    refuse_argument(fmt::format("--show: {} is not an image", to_string(dims)));
   const int64_t rows = dims[last ? 1 : rank - 2], columns = dims[last ? 2 : rank - 1];
   const int64_t channels = rank == 4 ? dims[channel_axis] : 1;
   std::vector<double> sums(static_cast<size_t>(rows * columns));
@@ -101,19 +101,24 @@ ClassificationRun run(const std::string& path, const EvalFlags& flags,
   const std::string& device = flags.engine_options.device;
   BuildOptions build;
   const std::string target = device == "auto" ? "cpu" : device;
-  build.precision = precision_options(precision, std::span(&target, 1));
+  build.precision = precision_options(precision);
   set_self_check(precision, build);
   EngineOptions engine_options = flags.engine_options;
   engine_options.threads = flags.classify.context.threads;
+  engine_options.libraries = flags.shapes.libraries;
+  if (path != flags.engine) engine_options.weights.clear();  // the one of --against has its own
   const auto engine = is_engine(path) ? open_engine(path, engine_options)
-                                      : engine_from({.path = path,
-                                                     .target = target,
-                                                     .build = build,
-                                                     .shapes = flags.shapes,
-                                                     .threads = engine_options.threads});
+                                      : open_or_build({.path = path,
+                                                       .target = target,
+                                                       .build = build,
+                                                       .shapes = flags.shapes,
+                                                       .threads = engine_options.threads});
   samples = open_data(flags.data, data_inputs(*engine));
-  return with_context([&] { return path; },
-                      [&] { return classify(engine, samples, flags.classify, progress); });
+  ClassifyOptions options = flags.classify;
+  options.progress = [&](int64_t done) {
+    progress.say(fmt::format("{} of {} samples", done, samples->size()));
+  };
+  return with_context([&] { return path; }, [&] { return classify(engine, samples, options); });
 }
 
 // Predictions as --json wrote them.
@@ -136,57 +141,20 @@ ClassificationRun read_predictions(const std::string& path) {
   return result;
 }
 
-// The reference's predictions for the same samples, in their order.
-std::vector<Prediction> paired(const ClassificationRun& result, const ClassificationRun& reference,
-                               const std::string& path) {
-  std::map<std::string_view, const Prediction*> by_name;
-  for (const Prediction& one : reference.predictions) by_name[one.sample] = &one;
-  std::vector<Prediction> same;
-  for (const Prediction& one : result.predictions) {
-    const auto found = by_name.find(one.sample);
-    if (found == by_name.end())
-      refuse_argument(fmt::format("{} has no prediction for sample \"{}\"", path, one.sample));
-    same.push_back(*found->second);
-    same.back().label = one.label;
-  }
-  return same;
+Json accuracy_json(const Accuracy& accuracy) {
+  return {{"samples", accuracy.labelled},
+          {"top1", accuracy.top1()},
+          {"top1_right", accuracy.right},
+          {"top1_interval", {accuracy.interval.low, accuracy.interval.high}},
+          {"top5", accuracy.top5()},
+          {"top5_right", accuracy.among_five}};
 }
 
-struct Counts {
-  int64_t all = 0, labelled = 0, right = 0, among_five = 0;
-};
-Counts counts_of(const std::vector<Prediction>& predictions) {
-  Counts counts;
-  for (const Prediction& one : predictions) {
-    ++counts.all;
-    counts.labelled += one.label ? 1 : 0;
-    counts.right += one.right() ? 1 : 0;
-    counts.among_five += one.among_five() ? 1 : 0;
-  }
-  return counts;
-}
-
-double share(int64_t part, int64_t all) {
-  return static_cast<double>(part) / static_cast<double>(all);
-}
-
-Json accuracy_json(const Counts& counts) {
-  const Interval interval = wilson_interval(counts.right, counts.labelled);
-  return {{"samples", counts.labelled},
-          {"top1", share(counts.right, counts.labelled)},
-          {"top1_right", counts.right},
-          {"top1_interval", {interval.low, interval.high}},
-          {"top5", share(counts.among_five, counts.labelled)},
-          {"top5_right", counts.among_five}};
-}
-
-void print_accuracy(const Counts& counts) {
-  const Interval interval = wilson_interval(counts.right, counts.labelled);
+void print_accuracy(const Accuracy& accuracy) {
   fmt::print("top-1    {:.2f} % ({} right), 95 % interval {:.2f} to {:.2f} %\n",
-             100 * share(counts.right, counts.labelled), counts.right, 100 * interval.low,
-             100 * interval.high);
-  fmt::print("top-5    {:.2f} % ({})\n", 100 * share(counts.among_five, counts.labelled),
-             counts.among_five);
+             100 * accuracy.top1(), accuracy.right, 100 * accuracy.interval.low,
+             100 * accuracy.interval.high);
+  fmt::print("top-5    {:.2f} % ({})\n", 100 * accuracy.top5(), accuracy.among_five);
 }
 
 Json compare_against(const ClassificationRun& result, const EvalFlags& flags,
@@ -196,34 +164,27 @@ Json compare_against(const ClassificationRun& result, const EvalFlags& flags,
                                       ? read_predictions(flags.against)
                                       : run(flags.against, flags, {}, progress, samples);
   progress.clear();
-  const auto reference = paired(result, other, flags.against);
-  std::vector<bool> right, reference_right;
-  int64_t agree = 0;
-  for (size_t i = 0; i < reference.size(); ++i) {
-    const Prediction& one = result.predictions[i];
-    agree += one.best[0].index == reference[i].best[0].index ? 1 : 0;
-    if (!one.label) continue;
-    right.push_back(one.right());
-    reference_right.push_back(reference[i].right());
-  }
-  const auto all = static_cast<int64_t>(reference.size());
+  const LossAgainst against =
+      with_context([&] { return flags.against; },
+                   [&] { return loss_against(result.predictions, other.predictions); });
+  const Accuracy& reference = against.reference;
   fmt::print("against  {}\n", printable(flags.against));
-  Json json = {{"file", flags.against}, {"agree", agree}};
-  if (!right.empty()) {
-    const Counts counts = counts_of(reference);
-    print_accuracy(counts);
-    const NetLoss loss = net_loss(right, reference_right);
+  Json json = {{"file", flags.against}, {"agree", against.agree}};
+  if (reference.labelled > 0) {
+    print_accuracy(reference);
+    const NetLoss& loss = against.loss;
     fmt::print("net loss {} of {} samples (lost {}, gained {}), 95 % interval {} to {}\n",
-               loss.net(), right.size(), loss.lost, loss.gained, loss.net_interval.low,
+               loss.net(), reference.labelled, loss.lost, loss.gained, loss.net_interval.low,
                loss.net_interval.high);
-    json.update(accuracy_json(counts));
+    json.update(accuracy_json(reference));
     json["lost"] = loss.lost;
     json["gained"] = loss.gained;
     json["net_loss"] = loss.net();
     json["net_loss_interval"] = {loss.net_interval.low, loss.net_interval.high};
   }
-  fmt::print("agree    {:.2f} % ({} of {} have the same best class)\n", 100 * share(agree, all),
-             agree, all);
+  fmt::print("agree    {:.2f} % ({} of {} have the same best class)\n",
+             100 * static_cast<double>(against.agree) / static_cast<double>(reference.samples),
+             against.agree, reference.samples);
   return json;
 }
 
@@ -241,36 +202,72 @@ Json predictions_json(const std::vector<Prediction>& predictions) {
   return list;
 }
 
+// The median is of runs; what samples and runs took of the whole says where the time goes.
+void print_times(const ClassificationRun& result, int64_t samples, const EvalFlags& flags) {
+  const auto per_second = [&](double milliseconds) {
+    return static_cast<double>(samples) / milliseconds * 1000;
+  };
+  const std::string latency = milliseconds_text(median(result.batch_milliseconds));
+  if (flags.classify.overlap == Overlap::kContexts)
+    fmt::print("latency  {} per batch of {} (median), until its scores were taken\n", latency,
+               result.batch);
+  else
+    fmt::print("latency  {} per batch of {} (median), {:.0f} samples/s\n", latency, result.batch,
+               per_second(result.running_milliseconds));
+  const bool has_threads = flags.classify.overlap != Overlap::kNone,
+             has_streams = flags.classify.overlap == Overlap::kContexts;
+  const auto share = [&](double milliseconds, std::string_view what) {
+    return std::pair(100 * milliseconds / result.total_milliseconds, what);
+  };
+  auto most = share(result.running_milliseconds, has_streams ? "waiting for runs" : "runs");
+  auto other =
+      share(result.reading_milliseconds, has_threads ? "waiting for samples" : "reading samples");
+  const bool is_reading = result.reading_milliseconds > result.running_milliseconds;
+  fmt::print("overall  {:.0f} samples/s from files to classes, overlap {}\n",
+             per_second(result.total_milliseconds), flags.overlap);
+  if (is_reading) std::swap(most, other);
+  fmt::print("         The bottleneck is {}: {:.0f} % of the time went to {}, {:.0f} % to {}.\n",
+             is_reading ? "reading and decoding" : "computing", most.first, most.second,
+             other.first, other.second);
+}
+
+Json times_json(const ClassificationRun& result, const EvalFlags& flags) {
+  return {{"overlap", flags.overlap},
+          {"total_milliseconds", result.total_milliseconds},
+          {"reading_milliseconds", result.reading_milliseconds},
+          {"running_milliseconds", result.running_milliseconds},
+          {"median_batch_milliseconds", median(result.batch_milliseconds)}};
+}
+
 int evaluate(const EvalFlags& flags) {
   check_output_file(flags.json);
   const auto classes =
-      flags.classes.empty() ? std::vector<std::string>() : read_labels(flags.classes);
+      flags.classes.empty() ? std::vector<std::string>() : read_class_names(flags.classes);
   ProgressLine progress(flags.verbose);
   std::shared_ptr<const Dataset> samples;
   const ClassificationRun result = run(flags.engine, flags, flags.precision, progress, samples);
   progress.clear();
-  const Counts counts = counts_of(result.predictions);
-  if (counts.labelled == 0 && flags.against.empty() && flags.json.empty() && flags.show == 0)
+  const Accuracy accuracy = accuracy_of(result.predictions);
+  if (accuracy.labelled == 0 && flags.against.empty() && flags.json.empty() && flags.show == 0)
     refuse_argument(
-        fmt::format("the samples of {} have no labels to judge by; name a file of them with "
-                    "--labels, or write the classes found with --json",
+        fmt::format("the samples of {} have no labels: give a file of labels with --labels, "
+                    "or write the predicted classes with --json",
                     flags.data.data));
 
   print_pictures(*samples, result, classes, flags.show);
-  fmt::print("samples  {}\n", counts.all);
-  Json json = {{"model", flags.engine}, {"data", flags.data.data}, {"all", counts.all}};
-  if (counts.labelled > 0) {
-    print_accuracy(counts);
-    json.update(accuracy_json(counts));
+  fmt::print("samples  {}\n", accuracy.samples);
+  Json json = {{"model", flags.engine}, {"data", flags.data.data}, {"all", accuracy.samples}};
+  if (accuracy.labelled > 0) {
+    print_accuracy(accuracy);
+    json.update(accuracy_json(accuracy));
   }
-  fmt::print("latency  {} per batch of {} (median), {:.0f} samples/s\n",
-             milliseconds_text(median(result.batch_milliseconds)), result.batch,
-             static_cast<double>(counts.all) / result.total_milliseconds * 1000);
+  print_times(result, accuracy.samples, flags);
+  json["times"] = times_json(result, flags);
   std::vector<std::string> hints = scale_hints(*samples);
   std::ranges::move(label_hints(result, data_format(flags.data).label_offset),
                     std::back_inserter(hints));
-  // A network that gets right what it is asked needs no hint about its inputs.
-  if (counts.labelled == 0 || 2 * counts.right < counts.labelled) print_hints(hints);
+  // A network whose answers are right needs no hint about its inputs.
+  if (accuracy.labelled == 0 || 2 * accuracy.right < accuracy.labelled) print_hints(hints);
   if (!flags.against.empty()) json["against"] = compare_against(result, flags, progress);
   json["predictions"] = predictions_json(result.predictions);
   if (!flags.json.empty()) write_json(flags.json, json);
@@ -283,9 +280,10 @@ constexpr const char* kEvalFooter = R"(Examples:
   anneal eval digits.onnx --data t10k-images.idx3-ubyte --labels t10k-labels.idx1-ubyte --show 6
   anneal eval int8.engine --data photos --samples holdout:100 --against net.onnx
 
-A value becomes (value * scale - mean) / std + offset. With a dataset.json beside the data no flags
-are needed. Intervals: Wilson's for a share, a paired bootstrap for a loss.
-Exit status: 0 evaluated; 2 wrong arguments, or files that are damaged or do not fit.)";
+A pixel becomes (value * scale - mean) / std + offset. A dataset.json beside the data sets these
+flags. Intervals: Wilson's for an accuracy, a paired bootstrap for a loss.
+Exit status: 0 evaluated; 2 wrong arguments or files; 3 the model is not supported; 4 the device is
+missing or failed.)";
 
 }  // namespace
 
@@ -293,43 +291,64 @@ void add_eval_command(CLI::App& application, Action& action) {
   CLI::App* command =
       application.add_subcommand("eval", "Measure a classifier on labelled samples");
   auto flags = std::make_shared<EvalFlags>();
-  command->add_option("model", flags->engine, "The engine, or an ONNX model to build in memory")
-      ->type_name("ENGINE|MODEL.onnx")
-      ->required();
-  add_precision_flags(*command, flags->precision);
-  add_data_flags(*command, flags->data);
+  command->add_option("model", flags->engine, "Engine file, or ONNX model to build in memory")
+      ->required()
+      ->group(often(help::kFiles));
   command
       ->add_option("--against", flags->against,
-                   "Another engine or model, or what --json wrote for it: what is lost against it")
-      ->type_name("FILE");
+                   "Engine, model or --json result to compare with; prints the loss")
+      ->type_name("FILE")
+      ->group(often(help::kFiles));
   command->add_option("--classes", flags->classes, "Names of the classes, one per line")
-      ->type_name("FILE");
-  command->add_option("--output", flags->classify.output, "With the scores (default: the first)")
-      ->type_name("NAME");
+      ->type_name("FILE")
+      ->group(often(help::kFiles));
+  command->add_option("--show", flags->show, "Images to print as text")
+      ->capture_default_str()
+      ->check(at_least(0))
+      ->group(often(help::kFiles));
+  command->add_option("--json", flags->json, "Write the results and the classes of each sample")
+      ->type_name("FILE")
+      ->group(often(help::kFiles));
+  command->add_flag("-v,--verbose", flags->verbose, "Print progress to stderr")
+      ->group(often(help::kFiles));
+  constexpr std::string_view kLabels[] = {"labels"};
+  add_data_flags(*command, flags->data, "--data", kLabels);
+  command
+      ->add_option("--output", flags->classify.output,
+                   "Output with the scores (default: the first)")
+      ->type_name("NAME")
+      ->group(often(help::kRun));
   command
       ->add_option("--batch", flags->classify.batch,
-                   "Samples per run (default: 1, or what the engine was built for)")
-      ->check(at_least(1));
-  command->add_option("--show", flags->show, "Pictures to show as text")
+                   "Samples per run (default: 1, or the batch of the engine)")
+      ->check(at_least(1))
+      ->group(often(help::kRun));
+  command
+      ->add_option("--overlap", flags->overlap, "none, read-ahead or contexts (two runs at once)")
       ->capture_default_str()
-      ->check(at_least(0));
-  command->add_option("--json", flags->json, "Write the figures and each sample's classes here")
-      ->type_name("FILE");
-  add_shape_flags(*command, flags->shapes);
+      ->check(CLI::IsMember({"none", "read-ahead", "contexts"}).description(""))
+      ->type_name("MODE")
+      ->group(often(help::kRun));
   add_device_flags(*command, flags->engine_options);
+  add_weights_flag(*command, flags->engine_options.weights);
   flags->classify.context.threads = 0;
   command
       ->add_option("--threads", flags->classify.context.threads,
-                   "Most threads to use; 0: one per core")
-      ->capture_default_str()
-      ->check(at_least(0));
-  command->add_flag("-v,--verbose", flags->verbose, "Say on stderr what is being done");
+                   "Maximum number of threads (default: one per core)")
+      ->check(at_least(0))
+      ->type_name("N")
+      ->group(often(help::kRun));
+  add_shape_flags(*command, flags->shapes);
+  add_precision_flags(*command, flags->precision);
   command->footer(kEvalFooter);
   command->callback([&action, flags, command] {
     action = [flags, command] {
       refuse_model_flags(*command, {flags->engine});
       ClassifyOptions& options = flags->classify;
       options.data_threads = flags->data.threads;
+      options.overlap = flags->overlap == "none"       ? Overlap::kNone
+                        : flags->overlap == "contexts" ? Overlap::kContexts
+                                                       : Overlap::kReadAhead;
       return evaluate(*flags);
     };
   });

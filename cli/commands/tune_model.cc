@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -20,6 +19,7 @@
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
+#include "anneal/cli/output/stopwatch.h"
 #include "anneal/cli/output/text_file.h"
 #include "anneal/engine/onnx/onnx_builder.h"
 
@@ -35,7 +35,7 @@ FrontierForm frontier_form(const std::string& path) {
   if (path.ends_with(".svg")) return FrontierForm::kSvg;
   if (path.ends_with(".txt")) return FrontierForm::kTable;
   refuse_argument(
-      fmt::format("--frontier {}: the name says the form: .json, .csv, .svg or .txt", path));
+      fmt::format("--frontier {}: the name must end in .json, .csv, .svg or .txt", path));
 }
 
 std::string tuned_path(const std::string& output) {
@@ -45,7 +45,7 @@ std::string tuned_path(const std::string& output) {
   return stem + ".tuned.json";
 }
 
-// Whether masks of f32 stand in for those that the data does not have.
+// Whether the f32 model's masks replace missing ones.
 bool lacks_masks(const TuneFlags& flags, const Dataset& samples) {
   return flags.metric == "miou" && !samples.mask(0);
 }
@@ -86,27 +86,20 @@ std::string name_of(const std::string& model) {
   return stem == "model" && path.has_parent_path() ? path.parent_path().filename().string() : stem;
 }
 
-// For a shell, whatever is in it.
-std::string quoted(const std::string& text) {
-  if (text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                             "_-./:,=+@%") == std::string::npos)
-    return text;
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return result + "'";
-}
-
-// What a build of the same plans wants beside the mix.
+// The flags of an equivalent build, without the mix.
 std::string build_flags(const TuneFlags& flags) {
   std::string text;
   const auto add = [&](const char* flag, const std::string& value) {
     if (!value.empty()) text += fmt::format(" {} {}", flag, quoted(value));
   };
+  const auto add_all = [&](const char* flag, const std::vector<std::string>& values) {
+    for (const std::string& value : values) add(flag, value);
+  };
   if (flags.build.targets[0] != "cpu") add("--target", flags.build.targets[0]);
   add("--shapes", flags.shapes.shapes);
-  add("--min-shapes", flags.shapes.min);
-  add("--opt-shapes", flags.shapes.opt);
-  add("--max-shapes", flags.shapes.max);
+  add_all("--min-shapes", flags.shapes.min);
+  add_all("--opt-shapes", flags.shapes.opt);
+  add_all("--max-shapes", flags.shapes.max);
   for (const std::string& pass : flags.build.skip_passes) add("--skip-pass", pass);
   if (!flags.build.only_passes.empty())
     add("--only-passes", fmt::format("{}", fmt::join(flags.build.only_passes, ",")));
@@ -120,7 +113,7 @@ std::string build_command(const TuneFlags& flags, const std::string& point) {
                      build_flags(flags));
 }
 
-// What the answers of a command depend on: itself, and the program that it begins with.
+// The files that a command's answers depend on: the text of the command, and its program.
 std::string command_identity(const std::string& command) {
   const std::string program = command.substr(0, command.find(' '));
   std::error_code error;
@@ -137,7 +130,8 @@ int tune_model(const TuneFlags& flags) {
     frontier_form(path);
     check_output_file(path);
     if (fs::absolute(path) == fs::absolute(tuned_file))
-      refuse_argument(fmt::format("--frontier {}: that is written anyway", path));
+      refuse_argument(
+          fmt::format("--frontier {}: this file is always written; name another", path));
   }
   if (!std::isfinite(flags.max_drop.value_or(0)) || !std::isfinite(flags.min_score.value_or(0)))
     refuse_argument("--max-drop and --min-score: a finite number is expected");
@@ -153,8 +147,8 @@ int tune_model(const TuneFlags& flags) {
     refuse_argument(fmt::format("--min-score is for metrics without a drop; of {} give --max-drop",
                                 metric->name()));
   if (!has_drop && (flags.max_drop || !flags.min_score))
-    refuse_argument(fmt::format(
-        "f32 has no {} to lose from: say what is wanted with --min-score alone", metric->name()));
+    refuse_argument(fmt::format("{} has no drop against f32: set the budget with --min-score alone",
+                                metric->name()));
   TuneOptions& tuning = options.tuning;
   tuning.budget = has_drop ? flags.max_drop.value_or(0.5) : *flags.min_score;
   tuning.journal = flags.output + ".tuning";
@@ -170,22 +164,22 @@ int tune_model(const TuneFlags& flags) {
     return true;
   };
   const std::vector<std::string> hints = scale_hints(*samples);
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   const ProcessorTime before = processor_time();
   TunedEngine tuned = tune(file.model(), samples, metric, options);
   progress.clear();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  const MachineLoad load = load_between(before, processor_time(), took.count(), 0);
+  const double took = watch.seconds();
+  const MachineLoad load = load_between(before, processor_time(), took, 0);
   if (load.busy() && !tuning.modelled_times)
     tuned.frontier.warnings.push_back(
-        fmt::format("the machine was BUSY: other processes used {:.1f} of its {} meanwhile, so "
-                    "that times are too long and the choice may be another when it is quiet",
+        fmt::format("the machine was BUSY: other processes used {:.1f} of its {}, so times are "
+                    "too long, and an idle machine may give another choice",
                     load.other_cores, count_text(static_cast<uint64_t>(load.cores), "core")));
   tuned.frontier.model = name_of(flags.model);
   if (lacks_masks(flags, *samples))
     tuned.frontier.warnings.push_back(
-        "the data has no masks (--masks), so that the mean IoU is that with the masks of f32, not "
-        "with the truth");
+        "the data has no masks (--masks), so the mean IoU is measured against the masks of f32, "
+        "not against the truth");
   for (FrontierPoint& point : tuned.frontier.points)
     point.command = build_command(flags, point.name);
   write_text(tuned_file, to_string(tuned.frontier, FrontierForm::kJson));
@@ -195,12 +189,12 @@ int tune_model(const TuneFlags& flags) {
   write_bytes(flags.output, tuned.bytes);
   fs::remove(tuning.journal);
   if (flags.quiet) return kSuccess;
-  // A model that gets half of its answers right is fed what it was trained on.
+  // If half of the answers are right, the inputs have the form of the training.
   const auto f32 = std::ranges::find(tuned.frontier.points, "f32", &FrontierPoint::name);
   if (f32 == tuned.frontier.points.end() || tuned.frontier.unit != "%" || f32->search.score < 50)
     print_hints(hints);
   if (tuned.was_resumed)
-    fmt::print(stderr, "anneal: went on with what {}.tuning had\n", printable(flags.output));
+    fmt::print(stderr, "anneal: resumed from {}.tuning\n", printable(flags.output));
   fmt::print("{}", printable(to_string(tuned.frontier, FrontierForm::kTable), LineEnds::kKept));
   const FrontierPoint& chosen = tuned.frontier.points[tuned.frontier.chosen];
   fmt::print("{}: {}\nany other point: {}\n", printable(flags.output), chosen.name,

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "anneal/cli/flags/data_flags.h"
-#include "anneal/cli/model/import_model.h"
+#include "anneal/cli/model/model_source.h"
 #include "anneal/engine/builder/build_options.h"
 
 namespace anneal {

@@ -1,4 +1,4 @@
-// A check of a number on the command line, with a refusal that a person understands.
+// Checks of numbers on the command line, with errors that a person understands.
 #pragma once
 #include <fmt/format.h>
 
@@ -11,7 +11,16 @@ inline CLI::Validator at_least(double smallest) {
   const auto refusal = [smallest](const std::string& text) -> std::string {
     double value = 0;
     if (CLI::detail::lexical_cast(text, value) && value >= smallest) return {};
-    return fmt::format("\"{}\" is no number of at least {}", text, smallest);
+    return fmt::format("\"{}\": a number of at least {} is expected", text, smallest);
+  };
+  return {refusal, ""};
+}
+
+inline CLI::Validator between(double smallest, double largest) {
+  const auto refusal = [smallest, largest](const std::string& text) -> std::string {
+    double value = 0;
+    if (CLI::detail::lexical_cast(text, value) && value >= smallest && value <= largest) return {};
+    return fmt::format("\"{}\": a number from {} to {} is expected", text, smallest, largest);
   };
   return {refusal, ""};
 }

@@ -5,39 +5,53 @@
 #include <algorithm>
 
 #include "anneal/cli/flags/at_least.h"
+#include "anneal/cli/flags/help.h"
 #include "anneal/cli/output/errors.h"
 
 namespace anneal {
+namespace {
 
-void add_data_flags(CLI::App& command, DataFlags& flags, const std::string& flag) {
-  const std::string group = "Data (docs/data.md)";
+constexpr std::string_view kImageKeys[] = {"resize", "crop", "scale", "mean", "std"};
+
+bool contains(std::span<const std::string_view> words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+}  // namespace
+
+void add_data_flags(CLI::App& command, DataFlags& flags, const std::string& flag,
+                    std::span<const std::string_view> label_keys) {
+  const bool is_required = flag == "--data";
+  const std::string group = often(is_required ? help::kData : help::kCalibration);
   command
       .add_option(flag, flags.data,
-                  "Folder of images, arrays (.npy) or tensors (.pb), or a file of samples (.npy, "
-                  ".npz, idx, raw); dataset.json beside them says what the flags below say")
+                  is_required ? "Folder or file of samples: images, .npy, .npz, .pb, idx or raw"
+                              : "Folder or file of samples that set the ranges for int8")
       ->type_name("PATH")
-      ->required(flag == "--data")
+      ->required(is_required)
       ->group(group);
   command
       .add_option("--samples", flags.samples,
-                  "Which of them: first:N, hash:N or holdout:N (N by the hash of their names, or "
-                  "all others), part:K/N or part:K-L/N")
+                  "Subset: first:N, hash:N, holdout:N (all but hash:N), part:K/N")
       ->type_name("WHICH")
-      ->group(group);
-  command
-      .add_option("--data-threads", flags.threads, "Threads that read and decode; 0: one per core")
-      ->capture_default_str()
-      ->check(at_least(0))
       ->group(group);
   const auto keys = data_keys();
   flags.settings.resize(keys.size());
   for (size_t i = 0; i < keys.size(); ++i) {
     std::string name = "--" + std::string(keys[i].name);
     std::replace(name.begin(), name.end(), '_', '-');
+    const bool is_often =
+        is_required && (contains(kImageKeys, keys[i].name) || contains(label_keys, keys[i].name));
     command.add_option(name, flags.settings[i], std::string(keys[i].meaning))
         ->type_name(std::string(keys[i].value))
-        ->group(group);
+        ->group(is_often ? group : rarely(help::kData));
   }
+  command
+      .add_option("--data-threads", flags.threads,
+                  "Threads that read samples (default: one per core)")
+      ->check(at_least(0))
+      ->type_name("N")
+      ->group(rarely(help::kData));
 }
 
 DataFormat data_format(const DataFlags& flags) {

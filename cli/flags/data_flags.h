@@ -2,7 +2,9 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "anneal/engine/data/data_keys.h"
@@ -17,14 +19,14 @@ struct DataFlags {
   int threads = 0;                    // that read
 };
 
-// --data, or a flag of another name and then not required; --samples, and --mean and the like:
-// every key of dataset.json, with - for _.
-void add_data_flags(CLI::App& command, DataFlags& flags, const std::string& flag = "--data");
+// --data, or a flag of another name and then not required; --samples; --mean and the like: every
+// key of dataset.json, with - for _. label_keys: keys of labels that --help shows.
+void add_data_flags(CLI::App& command, DataFlags& flags, const std::string& flag = "--data",
+                    std::span<const std::string_view> label_keys = {});
 
-// What dataset.json says and then the flags. Fails with kInvalidArgument or kIo.
+// The format of dataset.json, changed by the flags. Fails with kInvalidArgument or kIo.
 DataFormat data_format(const DataFlags& flags);
-// Samples in that format; those that --samples names. Fails with
-// kInvalidArgument or kIo.
+// The samples of --samples in that format. Fails with kInvalidArgument or kIo.
 std::shared_ptr<const Dataset> open_data(const DataFlags& flags,
                                          const std::vector<DataInput>& inputs);
 

@@ -8,9 +8,10 @@
 namespace anneal {
 
 template <class Bytes>
-void add_memory_flag(CLI::App& command, Bytes& bytes, const std::string& meaning) {
-  command.add_option("--max-memory", bytes, meaning + ": 512MB, 2GB (of 1024 each)")
-      ->transform(CLI::AsSizeValue(false))
+CLI::Option* add_memory_flag(CLI::App& command, Bytes& bytes, const std::string& meaning) {
+  CLI::Validator size = CLI::AsSizeValue(false);
+  return command.add_option("--max-memory", bytes, meaning + ": 512MB, 2GB (1024-based)")
+      ->transform(size.description(""))
       ->check(at_least(1))
       ->type_name("BYTES");
 }

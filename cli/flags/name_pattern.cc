@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "anneal/core/fail.h"
+#include "anneal/cli/output/errors.h"
 
 namespace anneal {
 namespace {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/cli/flags/help.h"
 #include "anneal/engine/builder/build_options.h"
 
 namespace anneal {
@@ -16,28 +17,21 @@ struct PrecisionFlags {
   std::string calibration;          // the file; empty: none
   std::string mix;                  // "FILE", "FILE:POINT"; empty: none
   bool self_check = true;
-  double self_check_work = kSelfCheckWork / 1e9;  // in thousand millions
+  double self_check_work = SelfCheckOptions{}.most_work / 1e9;  // in billions
 };
 
 // --fp16, --bf16, --int8, --best, --symmetric, --layer-precision, --max-layer-error,
-// --calibration, --mix, --no-self-check, --self-check-work.
-void add_precision_flags(CLI::App& command, PrecisionFlags& flags);
+// --calibration, --mix, --no-self-check, --self-check-work. group: whether --help shows all of
+// these that are not for experts, or the first four only.
+void add_precision_flags(CLI::App& command, PrecisionFlags& flags, HelpGroup group = rarely);
 
-// targets: those that the model is built for, which --best depends on. Reads the table. Fails with
-// kInvalidArgument or kIo, also if int8 is asked for without ranges, unless the command will
-// calibrate.
-PrecisionOptions precision_options(const PrecisionFlags& flags,
-                                   std::span<const std::string> targets,
-                                   bool will_calibrate = false);
+// Reads the table. Fails with kInvalidArgument or kIo, also if int8 is asked for without ranges,
+// unless the command will calibrate.
+PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibrate = false);
 
-// What the flags say of the self-check. A mix that was tuned was judged on samples and is not
+// Sets the self-check from the flags. A mix of anneal tune was judged on samples and is not
 // checked again.
 void set_self_check(const PrecisionFlags& flags, BuildOptions& build);
-
-// Sentences on precisions that were asked for and gain little on a target.
-std::vector<std::string> precision_notes(const PrecisionFlags& flags,
-                                         const PrecisionOptions& options,
-                                         std::span<const std::string> targets);
 
 // A calibration table, the file named in errors.
 CalibrationTable read_calibration_table(const std::string& path);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "anneal/core/fail.h"
+#include "anneal/cli/output/errors.h"
 
 namespace anneal {
 namespace {

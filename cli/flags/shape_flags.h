@@ -9,8 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/core/shape.h"
-#include "anneal/importer/importer.h"
+#include "anneal/core/dims.h"
 
 namespace anneal {
 

@@ -1,5 +1,5 @@
-// What to say about a command line with words that Anneal does not have: the nearest word that it
-// has, or its own spelling of a flag of trtexec.
+// Explains unknown words of a command line: by the nearest known word, or by Anneal's spelling of a
+// flag of trtexec.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <span>
@@ -13,8 +13,8 @@ namespace anneal {
 // out, changed, or two neighbours exchanged. Empty if there is none.
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
-// "there is no command \"buld\": did you mean build?", or what is wrong with a flag. Empty if
-// nothing here explains the error.
+// "there is no command \"buld\"; did you mean build?", or an explanation of a wrong flag. Empty if
+// unknown words are not the error.
 std::string explain_words(const CLI::App& application, std::span<const std::string> words);
 
 }  // namespace anneal

@@ -13,6 +13,8 @@
 namespace anneal {
 namespace {
 
+constexpr size_t kFirstOptionalColumn = 3;  // of the table of steps
+
 std::string ports_text(const std::vector<InspectedPort>& inputs,
                        const std::vector<InspectedPort>& outputs) {
   Rows rows;
@@ -27,24 +29,8 @@ std::string sizes_text(const std::vector<InspectedSize>& sizes) {
   Rows rows;
   for (const InspectedSize& size : sizes)
     rows.push_back(
-        {"size", size.name, fmt::format("{} to {}, best at {}", size.min, size.max, size.opt)});
+        {"size", size.name, fmt::format("{} to {}, opt {}", size.min, size.max, size.opt)});
   return table_text(rows, {false, false, false});
-}
-
-Json ports_json(const std::vector<InspectedPort>& ports) {
-  Json json = Json::array();
-  for (const InspectedPort& port : ports) {
-    json.push_back({{"name", port.name}, {"type", port.type}});
-    if (port.has_default) json.back()["has_default"] = true;
-  }
-  return json;
-}
-
-Json sizes_json(const std::vector<InspectedSize>& sizes) {
-  Json json = Json::array();
-  for (const InspectedSize& size : sizes)
-    json.push_back({{"name", size.name}, {"min", size.min}, {"opt", size.opt}, {"max", size.max}});
-  return json;
 }
 
 // Most frequent first, then by name.
@@ -58,7 +44,7 @@ std::string counts_text(const std::map<std::string, size_t>& counts) {
 }
 
 std::string arena_text(const InspectedPlan& plan) {
-  if (plan.arena_bytes.empty()) return "placed when sizes are bound";
+  if (plan.arena_bytes.empty()) return "size known when inputs are set";
   std::string text;
   for (size_t i = 0; i < plan.devices.size(); ++i)
     text += fmt::format("{}{}{}", i == 0 ? "" : " and ", bytes_text(plan.arena_bytes[i]),
@@ -66,7 +52,7 @@ std::string arena_text(const InspectedPlan& plan) {
   return text;
 }
 
-// What a run has less of, as a negative number; empty if nothing changes.
+// The saving of a run as a negative number; empty if nothing changes.
 std::string saved_text(int64_t saved) { return saved == 0 ? "" : fmt::format("{:+}", -saved); }
 std::string signed_bytes_text(int64_t bytes) {
   return (bytes < 0 ? "-" : "+") + bytes_text(static_cast<uint64_t>(std::abs(bytes)));
@@ -85,54 +71,78 @@ std::string fallbacks_text(const InspectedPlan& plan) {
 std::string memory_text(const InspectedMemory& memory) {
   if (!memory.error.empty())
     return fmt::format(
-        "activations: the sizes it is best at do not fit it; build with --opt-shapes that do "
-        "({})\n",
+        "activations: the plan cannot run at its opt shapes; build with other --opt-shapes ({})\n",
         one_line(memory.error));
-  return fmt::format("activations take {}{}, {:.2f} of the {} that live at one step\n",
+  return fmt::format("activations: {}{}, {:.2f} times the lower bound of {}\n",
                      bytes_text(memory.arena_bytes),
-                     memory.at_best_sizes ? " at the sizes it is best at" : "", memory.ratio,
+                     memory.at_best_sizes ? " at the opt shapes" : "", memory.ratio,
                      bytes_text(memory.live_bytes));
 }
 
-Json memory_json(const InspectedMemory& memory) {
-  if (!memory.error.empty()) return {{"error", memory.error}};
-  return {{"arena_bytes", memory.arena_bytes},
-          {"live_bytes", memory.live_bytes},
-          {"ratio", memory.ratio},
-          {"at_best_sizes", memory.at_best_sizes}};
+// In the sizes of the inputs.
+std::string formula_text(const MemoryFormula& formula) {
+  std::string text;
+  for (const ActivationFormula& each : formula.activations)
+    text += fmt::format("  {} bytes{}, at {}\n", each.bytes,
+                        formula.activations.size() == 1 ? "" : " on " + printable(each.device),
+                        printable(each.step));
+  if (!formula.inputs.empty())
+    text += fmt::format("inputs: {} bytes, outputs: {} bytes\n", formula.inputs, formula.outputs);
+  return text;
 }
 
 std::string laid_out_text(size_t count) {
   if (count == 0) return "";
-  return fmt::format("{} not row-major, but as the kernel reads them\n",
+  return fmt::format("{} stored in the layout that the kernel reads, not row-major\n",
                      count == 1 ? "1 weight is" : fmt::format("{} weights are", count));
 }
 
-// The steps of a body stand behind the step that runs it, further in.
+std::string runner_up_text(const InspectedStep& step) {
+  if (step.runner_up_microseconds == 0) return step.runner_up;
+  return fmt::format("{} {} us", step.runner_up, step.runner_up_microseconds);
+}
+
+// The steps of a body follow the step that runs it, indented.
 void add_steps(const std::vector<InspectedStep>& steps, const std::string& indent, Rows& rows,
                std::map<std::string, size_t>& kernels) {
   for (const InspectedStep& step : steps) {
     ++kernels[step.kernel];
+    const bool is_timed = step.microseconds > 0;
     rows.push_back({indent + step.name, step.has_epilogue ? step.op + " + epilogue" : step.op,
-                    step.kernel, fmt::format("{}", fmt::join(step.short_outputs, " "))});
+                    step.kernel, is_timed ? step.library : "", step.tactic,
+                    is_timed ? fmt::format("{} us", step.microseconds) : "", runner_up_text(step),
+                    fmt::format("{}", fmt::join(step.short_outputs, " "))});
     for (const InspectedBody& body : step.bodies)
       add_steps(body.steps, indent + "  ", rows, kernels);
   }
 }
 
-std::string plan_text(const InspectedPlan& plan, bool with_decisions) {
+// Without the columns that are empty in all steps, such as tactics and times.
+std::string steps_text(Rows rows) {
+  for (size_t column = rows[0].size(); column-- > 0;) {
+    const bool is_used = std::any_of(rows.begin() + 1, rows.end(),
+                                     [&](const auto& row) { return !row[column].empty(); });
+    if (is_used || column < kFirstOptionalColumn) continue;
+    for (auto& row : rows) row.erase(row.begin() + static_cast<ptrdiff_t>(column));
+  }
+  return table_text(rows, std::vector<bool>(rows[0].size(), false));
+}
+
+std::string plan_text(const InspectedPlan& plan, bool has_profiles, bool with_decisions) {
   std::string text =
-      fmt::format("\nplan for {} (devices {}): {}, arena {}\n", printable(plan.target),
+      fmt::format("\nplan for {}{} (devices {}): {}, arena {}\n", printable(plan.target),
+                  has_profiles ? fmt::format(", profile {}", plan.profile) : "",
                   printable(fmt::format("{}", fmt::join(plan.devices, ", "))),
                   count_text(plan.steps.size(), "step"), arena_text(plan));
   text += ports_text(plan.inputs, plan.outputs);
   text += sizes_text(plan.sizes);
   text += memory_text(plan.memory);
+  text += formula_text(plan.formula);
   text += laid_out_text(plan.weights_laid_out);
-  Rows rows = {{"step", "op", "kernel", "output"}};
+  Rows rows = {{"step", "op", "kernel", "library", "tactic", "time", "runner-up", "output"}};
   std::map<std::string, size_t> kernels;
   add_steps(plan.steps, "", rows, kernels);
-  text += "\n" + table_text(rows, {false, false, false, false});
+  text += "\n" + steps_text(std::move(rows));
   text += "\nkernels\n" + counts_text(kernels);
   text += fallbacks_text(plan);
   if (!with_decisions) {
@@ -149,45 +159,6 @@ std::string plan_text(const InspectedPlan& plan, bool with_decisions) {
   return text + "\n" + table_text(rows, {false, false, false, true, true});
 }
 
-Json steps_json(const std::vector<InspectedStep>& given) {
-  Json steps = Json::array();
-  for (const InspectedStep& step : given) {
-    steps.push_back({{"name", step.name},
-                     {"origins", step.origins},
-                     {"op", step.op_text},
-                     {"kernel", step.kernel},
-                     {"device", step.device},
-                     {"outputs", step.outputs}});
-    for (const InspectedBody& body : step.bodies)
-      steps.back()["bodies"].push_back({{"name", body.name}, {"steps", steps_json(body.steps)}});
-  }
-  return steps;
-}
-
-Json plan_json(const InspectedPlan& plan) {
-  Json decisions = Json::array();
-  for (const InspectedDecision& decision : plan.decisions)
-    decisions.push_back({{"stage", decision.stage},
-                         {"subject", decision.subject},
-                         {"text", decision.text},
-                         {"refused", decision.is_refused},
-                         {"saved_launches", decision.saved_launches},
-                         {"saved_bytes", decision.saved_bytes}});
-  Json json = {{"target", plan.target}, {"devices", plan.devices}};
-  json["inputs"] = ports_json(plan.inputs);
-  json["outputs"] = ports_json(plan.outputs);
-  json["sizes"] = sizes_json(plan.sizes);
-  json["splits_batch"] = plan.splits_batch;
-  json["exact"] = plan.is_exact;
-  json["arena_bytes"] = plan.arena_bytes.empty() ? Json(nullptr) : Json(plan.arena_bytes);
-  json["code_bytes"] = plan.code_bytes;
-  json["activation_memory"] = memory_json(plan.memory);
-  json["weights_laid_out"] = plan.weights_laid_out;
-  json["steps"] = steps_json(plan.steps);
-  json["decisions"] = std::move(decisions);
-  return json;
-}
-
 // Old exporters list all weights.
 std::string constant_inputs_text(const std::vector<std::string>& names) {
   constexpr size_t kMostShown = 8;
@@ -196,9 +167,10 @@ std::string constant_inputs_text(const std::vector<std::string>& names) {
   for (size_t i = 0; i < std::min(names.size(), kMostShown); ++i)
     text += (i == 0 ? "" : ", ") + printable(names[i]);
   if (names.size() > kMostShown) text += ", ...";
-  return fmt::format("{} {} an input, too, and constant unless --default-inputs names it: {}\n",
-                     count_text(names.size(), "initializer"), names.size() == 1 ? "is" : "are each",
-                     text);
+  return fmt::format("{} {}, constant unless --default-inputs names {}: {}\n",
+                     count_text(names.size(), "initializer"),
+                     names.size() == 1 ? "is also listed as an input" : "are also listed as inputs",
+                     names.size() == 1 ? "it" : "them", text);
 }
 
 }  // namespace
@@ -218,40 +190,17 @@ std::string model_text(const InspectedModel& model) {
   return text + counts_text(model.ops);
 }
 
-Json model_json(const InspectedModel& model) {
-  Json json = {{"graph", model.graph},
-               {"producer", model.producer},
-               {"opset", model.opset},
-               {"ir_version", model.ir_version}};
-  json["inputs"] = ports_json(model.inputs);
-  json["outputs"] = ports_json(model.outputs);
-  json["sizes"] = sizes_json(model.sizes);
-  if (!model.constant_inputs.empty()) json["constant_inputs"] = model.constant_inputs;
-  json["weight_bytes"] = model.weight_bytes;
-  json["weight_tensors"] = model.weight_tensors;
-  json["layers"] = model.layers;
-  json["ops"] = model.ops;
-  return json;
-}
-
 std::string engine_text(const InspectedEngine& engine, bool with_decisions) {
   std::string text = fmt::format(
       "engine of {}, made by {}\nweights {} in {}, {}\n",
       engine.model.empty() ? "a model without a name" : printable(engine.model),
       printable(engine.producer), bytes_text(engine.weight_bytes),
       count_text(engine.weight_tensors, "tensor"), count_text(engine.plans.size(), "plan"));
-  for (const InspectedPlan& plan : engine.plans) text += plan_text(plan, with_decisions);
+  const bool has_profiles =
+      std::ranges::any_of(engine.plans, [](const InspectedPlan& plan) { return plan.profile > 0; });
+  for (const InspectedPlan& plan : engine.plans)
+    text += plan_text(plan, has_profiles, with_decisions);
   return text;
-}
-
-Json engine_json(const InspectedEngine& engine) {
-  Json plans = Json::array();
-  for (const InspectedPlan& plan : engine.plans) plans.push_back(plan_json(plan));
-  Json json = {{"model", engine.model}, {"producer", engine.producer}};
-  json["weight_bytes"] = engine.weight_bytes;
-  json["weight_tensors"] = engine.weight_tensors;
-  json["plans"] = std::move(plans);
-  return json;
 }
 
 }  // namespace anneal

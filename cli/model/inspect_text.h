@@ -1,15 +1,12 @@
-// The output of `anneal inspect`, as text and as JSON.
+// What models and engines hold, for commands; the output of `anneal inspect` as text.
 #pragma once
 #include <string>
 
-#include "anneal/cli/output/json_file.h"
-#include "anneal/engine/onnx/inspection.h"
+#include "anneal/engine/onnx/inspection.h"  // IWYU pragma: export
 
 namespace anneal {
 
 std::string model_text(const InspectedModel& model);
-Json model_json(const InspectedModel& model);
 std::string engine_text(const InspectedEngine& engine, bool with_decisions);
-Json engine_json(const InspectedEngine& engine);
 
 }  // namespace anneal

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "anneal/cli/model/open_engine.h"
-#include "anneal/core/fail.h"
+#include "anneal/cli/output/errors.h"
 
 namespace anneal {
 namespace {

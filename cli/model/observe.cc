@@ -1,14 +1,14 @@
 #include "anneal/cli/model/observe.h"
-#include "anneal/cli/output/errors.h"
-#include "anneal/engine/run/debug.h"
-#include "anneal/engine/run/make_engine.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "anneal/cli/model/inspect_text.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/tensor_summary.h"
+#include "anneal/engine/run/debug.h"
 
 namespace anneal {
 namespace {
@@ -38,17 +38,13 @@ std::string file_name(const Observation& observed) {
   return name;
 }
 
-void add_vanished(const Plan& plan, const NamePattern& pattern, Rows& rows) {
-  for (const Decision& decision : plan.decisions) {
-    if ((decision.stage != kFusedInto && decision.stage != kEliminated) ||
-        !pattern.matches(decision.subject))
-      continue;
-    rows.push_back(decision.stage == kFusedInto
-                       ? std::vector<std::string>{decision.subject, "-", decision.text,
-                                                  "inside this step, without memory of its own"}
-                       : std::vector<std::string>{decision.subject, "-", "-", decision.text});
+void add_vanished(const ExecutionContext& context, const NamePattern& pattern, Rows& rows) {
+  for (const auto& [name, step, why] : plan_facts(context).vanished) {
+    if (!pattern.matches(name)) continue;
+    rows.push_back(step.empty() ? std::vector<std::string>{name, "-", "-", why}
+                                : std::vector<std::string>{name, "-", step,
+                                                           "fused into this step, not stored"});
   }
-  for (const Plan& body : plan.bodies) add_vanished(body, pattern, rows);
 }
 
 }  // namespace
@@ -67,7 +63,7 @@ void observe_run(const Engine& engine, ExecutionContext& context, const NamePatt
   });
   context.run();
   observe(context, {});
-  add_vanished(plan_of(engine), pattern, rows);
+  add_vanished(context, pattern, rows);
   if (rows.size() == 1)
     fail(ErrorCode::kInvalidArgument,
          "--observe matches no tensor of the engine; anneal inspect --plan lists them as slots");

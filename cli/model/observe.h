@@ -8,9 +8,9 @@
 
 namespace anneal {
 
-// Runs once more, watched, and prints a table: each value whose name matches with its step and its
-// numbers, and each matching value of the model that has no memory with what became of it. With
-// files, tensors are written too, but for the engine's outputs. Fails with kInvalidArgument if
+// Runs once more, observed, and prints a table: each value whose name matches with its step and its
+// numbers, and each matching value of the model that has no memory with the reason. With files,
+// tensors are written too, except the engine's outputs. Fails with kInvalidArgument if
 // nothing matches. REQUIRES: inputs are set.
 void observe_run(const Engine& engine, ExecutionContext& context, const NamePattern& pattern,
                  TensorFiles* files);

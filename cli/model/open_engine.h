@@ -19,13 +19,16 @@ namespace anneal {
 bool is_engine(const std::string& path);
 
 void add_device_flags(CLI::App& command, EngineOptions& options);  // --device and --no-mmap
-// --memory-limit, --wait-each-step, --spin and --micro-batch
+void add_map_flag(CLI::App& command, bool& map);                   // --no-mmap
+void add_input_flag(CLI::App& command, std::vector<std::string>& inputs);
+// --max-memory, --wait-each-step, --spin, --micro-batch and --use-profile
 void add_context_flags(CLI::App& command, ContextOptions& options, DebugOptions& debug);
 void add_spin_flag(CLI::App& command, bool& spin);
 // --separate-slots and --red-zone
 void add_slot_flags(CLI::App& command, DebugOptions& debug);
 void add_rows_flag(CLI::App& command, int64_t& rows);
-// Where to run what was built for a target: "cuda" for "sm_90", else the target itself.
+void add_profile_flag(CLI::App& command, int& profile);  // --use-profile
+// The device that runs a target's plans: "cuda" for "sm_90", else the target itself.
 std::string device_for(const std::string& target);
 
 // Remarks of the engine go to stderr. An ONNX file is refused with the command that builds it.
@@ -35,14 +38,6 @@ void print_remarks(std::span<const std::string> remarks);  // to stderr
 void print_self_check(const SelfCheckReport& report);      // its warning, to stderr
 
 std::vector<std::string> input_names(const Engine& engine);
-
-// The plan that an engine runs.
-struct PlanFacts {
-  std::string target;
-  size_t steps = 0;
-  uint64_t weight_bytes = 0;
-};
-PlanFacts plan_facts(const Engine& engine);
 
 // The threads that the value of --threads means; 0: one per core.
 int thread_count(int threads);

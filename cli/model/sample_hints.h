@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "anneal/cli/model/classify.h"
+#include "anneal/cli/model/classes.h"
 #include "anneal/engine/data/dataset.h"
 
 namespace anneal {
 
-// Inputs of the first sample that hold pixels nobody scaled: f32 images of whole numbers that
+// Inputs of the first sample that hold unscaled pixels: f32 images of whole numbers that
 // reach beyond 32.
 std::vector<std::string> scale_hints(const Dataset& samples);
 

@@ -8,18 +8,12 @@
 
 #include "anneal/cli/flags/shape_flags.h"
 #include "anneal/cli/model/open_engine.h"
-#include "anneal/core/fail.h"
-#include "anneal/engine/builder/inputs/input_trials.h"
-#include "anneal/engine/data/sample_file.h"
-#include "anneal/engine/plan.h"
-#include "anneal/engine/run/make_engine.h"
-#include "anneal/engine/symbols.h"
+#include "anneal/cli/output/errors.h"
+#include "anneal/cli/output/tensor_files.h"
+#include "anneal/engine/builder/inputs/choose_inputs.h"
 
 namespace anneal {
 namespace {
-
-// More is hardly meant: a profile with a wild opt size, or a damaged one.
-constexpr double kLargestGuessedInput = 1 << 30;
 
 bool has_default(const TensorInfo& port) { return port.default_value.has_value(); }
 
@@ -55,16 +49,6 @@ std::vector<std::optional<InputFlag>> flag_per_input(std::span<const TensorInfo>
   return found;
 }
 
-void check_guessed_size(const TensorInfo& port, const Dims& dims) {
-  double bytes = static_cast<double>(size_of(port.dtype));
-  for (const int64_t dim : dims) bytes *= static_cast<double>(dim);
-  if (bytes > kLargestGuessedInput)
-    fail(ErrorCode::kInvalidArgument,
-         fmt::format("input \"{}\" of the sizes that the engine was optimized for, {}, would have "
-                     "{:.1f} GiB: give its sizes with --shapes",
-                     port.name, to_string(dims), bytes / kLargestGuessedInput));
-}
-
 }  // namespace
 
 std::string SampleInputs::context() const {
@@ -79,19 +63,20 @@ std::string SampleInputs::context() const {
 }
 
 SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
-                           const std::string& shapes_flag, std::string_view flag) {
-  const Plan& plan = plan_of(engine);
+                           const std::string& shapes_flag, int profile, std::string_view flag) {
   const auto names = input_names(engine);
   const auto flags = flag_per_input(engine.inputs(), names, input_flags);
   const auto shapes = parse_shapes(shapes_flag);
   check_names(shapes, names, flag);
 
-  std::vector<std::optional<Tensor>> tensors(names.size());
-  std::vector<std::optional<Dims>> dims_given(names.size());
+  std::vector<WantedInput> wanted(names.size());
+  SampleInputs inputs;
   for (size_t i = 0; i < names.size(); ++i) {
     const TensorInfo& port = engine.inputs()[i];
     const auto given = shape_for(shapes, names[i], names.size());
-    dims_given[i] = given;
+    std::optional<Tensor>& tensor = wanted[i].tensor;
+    wanted[i].dims = given;
+    inputs.is_default.push_back(!flags[i]);
     if (!flags[i]) {
       if (given && *given != port.default_value->dims())
         fail(ErrorCode::kInvalidArgument,
@@ -99,48 +84,30 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
                          "{}=FILE or --input {}=random",
                          flag, to_string(*given), names[i], to_string(port.default_value->dims()),
                          names[i], names[i]));
-      tensors[i] = port.default_value;
-      dims_given[i] = tensors[i]->dims();
+      tensor = port.default_value;
       continue;
     }
+    wanted[i].seed = flags[i]->seed.value_or(0);
+    inputs.is_drawn |= flags[i]->file.empty();
     if (flags[i]->file.empty()) continue;
     const bool open = std::find(port.dims.begin(), port.dims.end(), -1) != port.dims.end();
-    const RawFormat raw{port.dtype, given ? given : open ? std::nullopt : std::optional(port.dims)};
-    tensors[i] = read_sample(flags[i]->file, raw);
-    if (given && *given != tensors[i]->dims())
+    const std::optional<Dims> raw_dims = given  ? given
+                                         : open ? std::nullopt
+                                                : std::optional(port.dims);
+    tensor = read_tensor(flags[i]->file, port.dtype, raw_dims);
+    if (given && *given != tensor->dims())
       fail(ErrorCode::kInvalidArgument,
            fmt::format("{} says {} for input \"{}\", but {} holds {}", flag, to_string(*given),
-                       names[i], flags[i]->file, to_string(tensors[i]->dims())));
-    dims_given[i] = tensors[i]->dims();
+                       names[i], flags[i]->file, to_string(tensor->dims())));
   }
-  std::vector<TrialInput> trial_inputs;
+  ChosenInputs chosen =
+      choose_inputs(engine, wanted, profile < 0 ? std::nullopt : std::optional<size_t>(profile));
   for (size_t i = 0; i < names.size(); ++i)
-    trial_inputs.push_back({tensors[i], flags[i] ? flags[i]->seed.value_or(0) : 0});
-  const auto is_set = [](const auto& one) { return one.has_value(); };
-  const bool is_drawn = !std::ranges::all_of(tensors, is_set);
-  const bool is_tried = is_drawn && may_refuse_values(plan);
-  InputTrials trials(engine, std::move(trial_inputs));
-  std::vector<Dims> dims;
-  if (std::ranges::all_of(dims_given, is_set)) {
-    for (const auto& one : dims_given) dims.push_back(*one);
-    if (is_tried) trials.run(dims);
-  } else {
-    TrialRun run;
-    if (is_tried) run = [&](std::span<const Dims> tried) { return trials.run(tried); };
-    dims = choose_input_dims(plan, weights_of(engine), SizeChoice::kOptimal, dims_given, run);
-  }
-  for (size_t i = 0; i < names.size(); ++i)
-    if (!dims_given[i]) check_guessed_size(engine.inputs()[i], dims[i]);
-
-  SampleInputs inputs;
-  inputs.tensors = trials.draw(dims);
-  inputs.is_drawn = is_drawn;
-  inputs.runs_tried = trials.runs();
-  for (size_t i = 0; i < names.size(); ++i)
-    if (!dims_given[i] && !known(port_shape(plan, plan.inputs[i])))
+    if (chosen.is_guessed[i])
       inputs.guessed += fmt::format("{}\"{}\" of {}", inputs.guessed.empty() ? "" : ", ", names[i],
-                                    to_string(dims[i]));
-  for (const auto& flag_of_input : flags) inputs.is_default.push_back(!flag_of_input);
+                                    to_string(chosen.tensors[i].dims()));
+  inputs.tensors = std::move(chosen.tensors);
+  inputs.runs_tried = chosen.runs_tried;
   return inputs;
 }
 

@@ -4,19 +4,19 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/core/fail.h"
+#include "anneal/cli/output/errors.h"
 #include "anneal/engine/run/engine.h"
 
 namespace anneal {
 
 struct SampleInputs {
   std::vector<Tensor> tensors;        // one per input, in order
-  std::string guessed;                // "x" of [1,3,32,32]: those of sizes that nobody gave; or ""
+  std::string guessed;                // "x" of [1,3,32,32]: inputs with guessed sizes; or ""
   bool is_drawn = false;              // whether any tensor is random
-  int runs_tried = 0;                 // in search of what the engine accepts
+  int runs_tried = 0;                 // in search of accepted inputs
   std::vector<bool> is_default = {};  // one per input: it keeps its default value
 
-  // What an error message adds about random tensors, with the remedy; "" if all come from files.
+  // Text for errors about random tensors, with the remedy; "" if all come from files.
   std::string context() const;
 };
 
@@ -24,9 +24,10 @@ struct SampleInputs {
 // with the same symbol, then from what the engine was optimized for. Where values decide sizes or
 // indices, inputs are drawn until a run ends well, or some 50 choices of sizes have failed. Fails
 // with kInvalidArgument naming an input that nothing is given for, or what is wrong with the
-// shapes, which are the value of `flag`.
+// shapes, which are the value of `flag`. profile: as in ContextOptions.
 SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
-                           const std::string& shapes_flag, std::string_view flag = "--shapes");
+                           const std::string& shapes_flag, int profile = -1,
+                           std::string_view flag = "--shapes");
 
 // Runs body. An error about its inputs gets the file's path, and the inputs' context().
 template <class Body>

@@ -1,6 +1,6 @@
 // The exit status of the process, documented in `anneal --help` and docs/cli.md.
 #pragma once
-#include "anneal/core/fail.h"
+#include "anneal/core/error.h"
 
 namespace anneal {
 

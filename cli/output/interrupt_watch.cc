@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "anneal/core/fail.h"
+#include "anneal/cli/output/errors.h"
 
 namespace anneal {
 
@@ -28,10 +28,18 @@ InterruptWatch::~InterruptWatch() {
 }
 
 void InterruptWatch::check() {
+  if (const int signal = next(); signal != 0) {
+    found_ = signal;
+    fail(ErrorCode::kInvalidArgument, "interrupted");
+  }
+}
+
+bool InterruptWatch::take() { return next() != 0; }
+
+int InterruptWatch::next() const {
   signalfd_siginfo signal{};
-  if (read(fd_, &signal, sizeof(signal)) != sizeof(signal)) return;
-  found_ = static_cast<int>(signal.ssi_signo);
-  fail(ErrorCode::kInvalidArgument, "interrupted");
+  if (read(fd_, &signal, sizeof(signal)) != sizeof(signal)) return 0;
+  return static_cast<int>(signal.ssi_signo);
 }
 
 void InterruptWatch::release() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }

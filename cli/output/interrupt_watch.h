@@ -15,9 +15,12 @@ class InterruptWatch {
 
   int fd() const { return fd_; }  // readable when a signal waits
   void check();                   // fails if a signal waits, so that the stack unwinds
+  bool take();                    // whether a signal waited; it then does not end the process
   void release() const;           // signals act again: for a child process
 
  private:
+  int next() const;  // the number of a signal that waits, or 0
+
   int fd_ = -1;
   int found_ = 0;
   sigset_t before_{};

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "anneal/cli/output/errors.h"
-#include "anneal/core/file.h"
+#include "anneal/cli/output/text_file.h"
 
 namespace anneal {
 
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 void check_output_file(const std::string& given) {
   if (given.empty()) return;
-  const std::string path = behind_links(given);
+  const std::string path = written_file(given);
   std::error_code error;
   const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : ".";
   if (!fs::is_directory(folder, error))

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/printable.h"
-#include "anneal/core/fail.h"
 
 namespace anneal {
 
@@ -29,7 +29,7 @@ std::string milliseconds_text(double value) {
 std::string count_text(uint64_t count, std::string_view one) {
   if (count == 1) return fmt::format("1 {}", one);
   if (one.ends_with("is")) return fmt::format("{} {}es", count, one.substr(0, one.size() - 2));
-  return fmt::format("{} {}s", count, one);
+  return fmt::format("{} {}{}", count, one, one.ends_with("ch") ? "es" : "s");
 }
 
 std::string rate_text(double per_second) {

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "anneal/core/milliseconds.h"  // IWYU pragma: export
 #include "anneal/engine/run/engine.h"
 
 namespace anneal {

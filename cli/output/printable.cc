@@ -25,4 +25,14 @@ std::string printable(std::string_view text, LineEnds line_ends) {
   return shown;
 }
 
+std::string quoted(const std::string& text) {
+  if (!text.empty() &&
+      text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                             "_-./:,=+@%") == std::string::npos)
+    return text;
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
 }  // namespace anneal

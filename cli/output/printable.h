@@ -13,5 +13,7 @@ enum class LineEnds {
 // Control characters become \x1b and the like: a name cannot move the cursor, nor begin a line that
 // looks like one of ours.
 std::string printable(std::string_view text, LineEnds line_ends = LineEnds::kEscaped);
+// The text as one word of a shell, in quotes where it needs them.
+std::string quoted(const std::string& text);
 
 }  // namespace anneal

@@ -36,4 +36,11 @@ void ProgressLine::clear() {
   shown_ = false;
 }
 
+ProgressCallback shown_by(ProgressLine& line) {
+  return [&line](const Progress& at) {
+    line.say(at.what);
+    return true;
+  };
+}
+
 }  // namespace anneal

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <string_view>
 
+#include "anneal/engine/builder/build_options.h"
+
 namespace anneal {
 
 class ProgressLine {
@@ -19,5 +21,8 @@ class ProgressLine {
   bool verbose_, terminal_, shown_ = false;
   std::chrono::steady_clock::time_point start_;
 };
+
+// Shows what a call does. The line outlives the callback.
+ProgressCallback shown_by(ProgressLine& line);
 
 }  // namespace anneal

@@ -6,8 +6,7 @@
 #include <filesystem>
 
 #include "anneal/cli/output/output_path.h"
-#include "anneal/cli/output/text_file.h"
-#include "anneal/engine/data/npy.h"
+#include "anneal/engine/data/sample_file.h"
 
 namespace anneal {
 namespace {
@@ -24,16 +23,21 @@ std::string safe_name(std::string name) {
 
 }  // namespace
 
+Tensor read_tensor(const std::string& path, DataType raw_type,
+                   const std::optional<Dims>& raw_dims) {
+  return read_sample(path, {raw_type, raw_dims});
+}
+
 TensorFiles::TensorFiles(std::string folder) : folder_(std::move(folder)) {
   make_output_folder(folder_);
 }
 
-std::string TensorFiles::write(const std::string& name, const TensorView& view) {
+std::string TensorFiles::write(const std::string& name, const ConstTensorView& view) {
   const std::string safe = safe_name(name);
   std::string unique = safe;
   for (int i = 2; !taken_.insert(unique).second; ++i) unique = fmt::format("{}_{}", safe, i);
   std::string path = (std::filesystem::path(folder_) / (unique + ".npy")).string();
-  write_bytes(path, write_npy(view));
+  write_sample(path, view);
   return path;
 }
 

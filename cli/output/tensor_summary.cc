@@ -13,7 +13,7 @@ TensorSummary summarize(const Tensor& tensor) {
   TensorSummary summary;
   int64_t numbers = 0;
   double sum = 0;
-  for_each_element(tensor.view(), [&](std::byte* at) {
+  for_each_element(tensor.view(), [&](const std::byte* at) {
     const double value = read_element(tensor.dtype(), at);
     if (std::isnan(value)) {
       ++summary.nan_count;

@@ -17,4 +17,6 @@ std::string read_text(const std::string& path) {
   return {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()};
 }
 
+std::string written_file(const std::string& path) { return behind_links(path); }
+
 }  // namespace anneal

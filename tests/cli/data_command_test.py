@@ -27,7 +27,7 @@ class DataCommand(command_case.Command):
         # A model is built for what it is given.
         self.anneal("run", "m.onnx", "-i", "x.npy", out="[2, 3, 4]\n")
         self.anneal("run", "m.onnx", "-i", "x=x.npy", "-i", "w=w.npy", out="y: f32[3]  min 5  max 7  mean 6  [5, 6, 7]")
-        self.anneal("inspect", "m.onnx", out="1 initializer is an input, too, and constant unless --default-inputs names it: w\n")
+        self.anneal("inspect", "m.onnx", out="1 initializer is also listed as an input, constant unless --default-inputs names it: w\n")
         self.anneal("build", "m.onnx", "-o", "open.engine", "--default-inputs", "all")
         self.anneal("inspect", "open.engine", out="w  f32[3], has a default value")
         self.anneal("run", "open.engine", "-i", "x.npy", out="w: f32[3]  min 2  max 4  mean 3  [2, 3, 4], the default value")
@@ -40,6 +40,35 @@ class DataCommand(command_case.Command):
         self.anneal("bench", "m.onnx", "-i", "x=random", "-i", "w=random", "--iterations", 1, "--warmup", 0, out="w: f32[3]")
 
     # --- eval
+
+    def test_eval_in_every_overlap_mode(self):
+        graph = model([node("Flatten", ["image"], ["scores"], "flat")], [value_info("image", ["N", 1, 2, 5])],
+                      [value_info("scores", ["N", 10])])
+        engine = self.build(graph)
+        count = 41  # the last batch of 4 lacks three
+        pixels = bytes((17 * i * i + 5 * i) % 251 for i in range(10 * count))
+        best = [max(range(10), key=lambda k: pixels[10 * i + k]) for i in range(count)]
+        labels = [best[i] if i % 3 else 0 for i in range(count)]
+        self.write("i.idx3-ubyte", b"\0\0\x08\3" + struct.pack(">3I", count, 2, 5) + pixels)
+        self.write("l.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", count) + bytes(labels))
+        files = ["--data", "i.idx3-ubyte", "--labels", "l.idx1-ubyte", "--batch", 4]
+        told = {}
+        for mode in ("none", "read-ahead", "contexts"):
+            self.anneal("eval", engine, *files, "--overlap", mode, "--json", "e.json",
+                        out=[f"samples/s from files to classes, overlap {mode}", "The bottleneck is "])
+            told[mode] = json.loads((self.at / "e.json").read_text())
+            times = told[mode].pop("times")
+            self.assertEqual(times["overlap"], mode)
+            self.assertGreater(times["total_milliseconds"], 0)
+        self.assertEqual(len(told["none"]["predictions"]), count)
+        self.assertEqual(told["read-ahead"], told["none"])
+        self.assertEqual(told["contexts"], told["none"])
+        self.anneal("eval", engine, *files, "--json", "e.json")
+        self.assertEqual(json.loads((self.at / "e.json").read_text())["times"]["overlap"], "read-ahead")
+        self.anneal("eval", engine, *files, "--overlap", "both", status=2, says="none,read-ahead,contexts")
+        # A label that is no class, in a batch that is under way with another.
+        self.write("l.idx1-ubyte", b"\0\0\x08\1" + struct.pack(">I", count) + bytes([3] * 30 + [11] * 11))
+        self.anneal("eval", engine, *files, "--overlap", "contexts", status=2, says='has the label 11')
 
     def test_eval(self):
         graph = model([node("Flatten", ["image"], ["scores"], "flat")], [value_info("image", ["N", 1, 2, 5])],
@@ -119,12 +148,12 @@ class DataCommand(command_case.Command):
         self.assertIn('layer "product" largest', (self.at / "b.ranges").read_text())  # errors are measured all the same
         self.anneal("calibrate", "m.onnx", "--data", "x.npy", "--equalize", "2", status=2, says="--equalize 2: there are on, off and auto")
         self.anneal("calibrate", "m.onnx", "--data", "x.npy", "--fit-weights", "often", status=2, says="--fit-weights often: there are on, off and auto")
-        self.anneal("compare", "m.onnx", "--int8", "--calibration", "m.ranges", "--rtol", 0.05, "--atol", 0.05, out="all of them agree")
+        self.anneal("compare", "m.onnx", "--int8", "--calibration", "m.ranges", "--rtol", 0.05, "--atol", 0.05, out="all agree")
         self.anneal("bench", "m.onnx", "--int8", "--calibration", "m.ranges", "--iterations", 3, out="steps")
         self.anneal("build", "m.onnx", "--layer-precision", "prod.*=int8", "--calibration", "m.ranges", "-o", "q.engine")
-        self.anneal("inspect", "q.engine", "--decisions", out=["is int8, as was asked"])
+        self.anneal("inspect", "q.engine", "--decisions", out=["is int8, as requested"])
         self.anneal("build", "m.onnx", "--int8", "--layer-precision", "product=f32", "--calibration", "m.ranges", "-o", "q.engine")
-        self.anneal("inspect", "q.engine", "--decisions", out=["is f32, as was asked"])
+        self.anneal("inspect", "q.engine", "--decisions", out=["is f32, as requested"])
         self.anneal("build", "m.onnx", "--int8", "--calibrate", "x.npy", "--samples", "first:2", "-o", "q.engine")
         self.anneal("inspect", "q.engine", "--decisions", out="is int8")
         self.anneal("build", "m.onnx", "--int8", "--calibrate", "x.npy", "--calibration", "m.ranges", status=2, says="contradict")
@@ -135,10 +164,10 @@ class DataCommand(command_case.Command):
         # Without VNNI and BF16, f32 is the best that is known without measuring.
         plain = self.anneal("build", "m.onnx", "-o", "f.engine", "--target", "cpu:baseline")
         self.anneal("build", "m.onnx", "--best", "--calibrate", "x.npy", "-o", "q.engine", "--target", "cpu:baseline",
-                    out=["--best is f32 for cpu:baseline", "anneal tune"])
+                    says=["the best precision is f32 for cpu:baseline", "anneal tune"])
         self.assertEqual((self.at / "q.engine").read_bytes(), (self.at / "f.engine").read_bytes())
         self.anneal("build", "m.onnx", "--int8", "--calibrate", "x.npy", "-o", "q.engine", "--target", "cpu:baseline",
-                    out=["cpu:baseline has no VNNI"])
+                    says=["cpu:baseline has no VNNI"])
         self.anneal("build", "m.onnx", "--best", "--calibrate", "x.npy", "--layer-precision", "product=f16", "--target", "sm_90",
                     "-o", "h.engine")
         self.anneal("inspect", "h.engine", "--decisions", out=["f16[", "computes with operands of f16"])
@@ -148,15 +177,15 @@ class DataCommand(command_case.Command):
         self.anneal("build", "m.onnx", "--fp16", "--calibrate", "far.npy", "-o", "h.engine")
         self.anneal("inspect", "h.engine", "--decisions", out=["stays f32: of its inputs", "reached 40000"])
         self.anneal("build", "m.onnx", "--int8", status=2, says="anneal calibrate")
-        self.anneal("build", "m.onnx", "--calibration", "m.ranges", status=2, says="none was asked for")
-        self.anneal("build", "m.onnx", "--fp16", "--symmetric", status=2, says="--symmetric is about 8 bits")
-        self.anneal("build", "m.onnx", "--fp16", "--exact", status=2, says="ask for one")
+        self.anneal("build", "m.onnx", "--calibration", "m.ranges", status=2, says="none is requested")
+        self.anneal("build", "m.onnx", "--fp16", "--symmetric", status=2, says="--symmetric is for int8")
+        self.anneal("build", "m.onnx", "--fp16", "--exact", status=2, says="request only one")
         self.anneal("build", "m.onnx", "--layer-precision", "nothing=f16", status=2, says='"nothing" matches no layer')
         self.anneal("build", "m.onnx", "--int8", "--calibration", "x.npy", status=2, says="x.npy: line 1: no calibration table")
         self.anneal("build", "m.onnx", "--layer-precision", "a=i4", status=2, says="REGEX=f32, f16, bf16 or int8")
         self.anneal("build", "m.onnx", "--layer-precision", "(=int8", "--calibration", "m.ranges", status=2, says="no regular expression")
         for flag in "--fp16", "--bf16", "--best":
-            self.anneal("compare", "m.onnx", flag, "--rtol", 0.02, "--atol", 0.02, out="all of them agree")
+            self.anneal("compare", "m.onnx", flag, "--rtol", 0.02, "--atol", 0.02, out="all agree")
         self.anneal("build", "m.onnx", "--fp16", "--target", "sm_90", "-o", "h.engine")
         self.anneal("inspect", "h.engine", "--decisions", out=["f16[", "computes with operands of f16"])
         self.anneal("build", "m.onnx", "--layer-precision", "product=bf16", "--target", "sm_90", "-o", "h.engine")

@@ -111,5 +111,13 @@ TEST(ProfileTable, IsTheMeanOfItsRunsWithTheLongestStepFirst) {
             "k1      40.0  40.0\n");
 }
 
+TEST(ProfileTable, TheTypicalTimeIsNoMean) {
+  ProfileTable table;
+  for (const double time : {10.0, 11.0, 900.0}) table.add({{{"a", "k", time, 2}}});
+  ASSERT_EQ(table.typical().size(), 1u);
+  EXPECT_EQ(table.typical()[0].microseconds, 11);
+  EXPECT_EQ(table.typical()[0].times, 2);
+}
+
 }  // namespace
 }  // namespace anneal

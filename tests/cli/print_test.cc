@@ -31,6 +31,7 @@ TEST(Print, CountsAndNumbers) {
   EXPECT_EQ(count_text(2, "step"), "2 steps");
   EXPECT_EQ(count_text(1, "axis"), "1 axis");
   EXPECT_EQ(count_text(4, "axis"), "4 axes");
+  EXPECT_EQ(count_text(3, "launch"), "3 launches");
   EXPECT_EQ(number_text(0.1234567), "0.123457");
   EXPECT_EQ(number_text(0.1234567, 2), "0.12");
   EXPECT_EQ(number_text(-std::numeric_limits<double>::quiet_NaN()), "nan");

@@ -30,7 +30,7 @@ class TimingCommand(command_case.Command):
     def test_a_full_cache_gives_the_same_bytes(self):
         first = self.bytes_of("--time-kernels", "--timing-cache", "times")
         times = (self.at / "times").read_bytes()
-        self.assertTrue(times.startswith(b"anneal timings 1\n"))
+        self.assertTrue(times.startswith(b"anneal timings 2\n"))
         self.assertEqual(self.bytes_of("--time-kernels", "--timing-cache", "times"), first)
         self.assertEqual(self.bytes_of("--timing-cache", "times"), first)
         self.assertEqual((self.at / "times").read_bytes(), times)
@@ -53,10 +53,57 @@ class TimingCommand(command_case.Command):
         self.assertEqual(self.bytes_of(), plain)
         self.assertEqual(self.files(), ["m.engine", "m.onnx"])
 
-    def test_plans_for_gpus_alone_are_noted(self):
-        for target, notes in ("sm_90", "note: --time-kernels measures kernels of the CPU"), ("sm_90,cpu", "for cpu"):
-            told = self.anneal("build", "m.onnx", "--target", target, "--time-kernels", out=notes)
-            self.assertEqual("note:" in told, target == "sm_90")
+    def test_plans_for_gpus_without_a_card_are_noted(self):
+        self.anneal("build", "m.onnx", "--target", "sm_90,cpu", "--time-kernels",
+                    out=["for cpu", "note: kernels for sm_90 are not timed: ", "anneal time-kernels"])
+
+    def test_the_level_and_the_limit(self):
+        plain = self.bytes_of()
+        self.bytes_of("--time-kernels", "--timing-cache", "times")
+        self.assertEqual(self.bytes_of("--time-kernels", "--timing-cache", "times", "--optimization-level", 0), plain)
+        self.anneal("build", "m.onnx", "--optimization-level", 6, status=2, says="from 0 to 5")
+        self.bytes_of("--time-kernels", "--tune-seconds", 0.000001)
+        self.anneal("inspect", "m.engine", "--decisions", out="is not timed: the limit of 1e-06 seconds is reached")
+
+    def test_times_of_an_engine_are_measured_and_taken_elsewhere(self):
+        self.bytes_of()
+        self.anneal("time-kernels", "m.engine", "-o", "times", "--time-threads", 1, out="cpu")
+        times = (self.at / "times").read_text()
+        fastest = re.findall(r"(cpu\.conv\.\w+)=", times.splitlines()[-1])[-1]
+        self.write("times", re.sub(rf"{fastest}=\S+", f"{fastest}=0.01", times))
+        self.bytes_of("--timing-cache", "times")
+        self.anneal("inspect", "m.engine", "--plan", out=f" {fastest}")
+        self.anneal("inspect", "m.engine", out=["runner-up", "0.01 us"])
+        # All that is known is not measured again.
+        before = (self.at / "times").read_text()
+        self.anneal("time-kernels", "m.engine", "-o", "times", "--time-threads", 1)
+        self.assertEqual((self.at / "times").read_text(), before)
+        self.anneal("time-kernels", "--merge", "times", "-o", "all", out="1 layer")
+        self.assertEqual((self.at / "all").read_text(), before)
+
+    def test_an_engine_is_retuned(self):
+        self.bytes_of("--pack")
+        self.anneal("time-kernels", "m.engine", "-o", "times", "--time-threads", 1)
+        times = (self.at / "times").read_text()
+        for fastest in re.findall(r"(cpu\.conv\.\w+)=", times.splitlines()[-1]):
+            self.write("times", re.sub(rf"{fastest}=\S+", f"{fastest}=0.01", times))
+            self.anneal("retune", "m.engine", "--timing-cache", "times", "--time-threads", 1, out="m.engine (replaced)")
+            self.anneal("inspect", "m.engine", "--plan", out=f" {fastest}")
+            self.anneal("compare", "m.engine", "m.onnx", "--target-b", "reference")
+        # Another model's weights keep the choice.
+        self.anneal("refit", "m.engine", "m.onnx", "-o", "refitted.engine")
+        self.anneal("inspect", "refitted.engine", "--plan", out=f" {fastest}")
+
+    def test_refusals_of_retune_and_time_kernels(self):
+        self.anneal("build", "m.onnx", "--target", "sm_90", "-o", "gpu.engine", "--no-self-check")
+        before = (self.at / "gpu.engine").read_bytes()
+        self.anneal("retune", "gpu.engine", status=4, says=["no plan is for a device of this machine", "plan for sm_90"])
+        self.anneal("time-kernels", "gpu.engine", "-o", "times", status=4, says="no plan is for a device")
+        self.assertEqual((self.at / "gpu.engine").read_bytes(), before)
+        self.anneal("time-kernels", "-o", "times", status=2, says="give an engine to time, or caches to --merge")
+        self.anneal("time-kernels", "--merge", "none", "-o", "times", status=2, says="none has no times")
+        self.anneal("build", "m.onnx", "-o", "apart.engine", "--weights", "w")
+        self.anneal("retune", "apart.engine", status=2, says="weights of this engine are in a file of their own")
 
     def test_times_are_of_a_number_of_threads(self):
         self.bytes_of("--time-kernels", "--timing-cache", "times")

@@ -112,7 +112,7 @@ class TuneCommand(command_case.Command):
         self.anneal("build", MODEL, "--max-drop", 2, status=2, says="--calibrate SAMPLES")
         for flags in ["--int8"], ["--max-layer-error", 1]:
             self.anneal("build", MODEL, "--calibrate", GLYPHS, "--max-drop", 2, *flags, status=2,
-                        says="chooses precisions itself")
+                        says="chooses the precisions")
 
     def test_a_command_judges(self):
         judge = self.write("judge.sh", "#!/bin/sh\ntest -f $1/scores.npy && test -f $1/label.txt && "
@@ -172,7 +172,7 @@ class TuneCommand(command_case.Command):
         self.anneal(*TUNE, "--metric", "f7", status=2, says="f7")
         self.anneal(*TUNE, "--max-drop", -1, status=2)
         self.anneal(*TUNE, "--max-drop", "inf", status=2, says="finite")
-        self.anneal(*TUNE, "-o", "m.engine", "--frontier", "m.tuned.json", status=2, says="written anyway")
+        self.anneal(*TUNE, "-o", "m.engine", "--frontier", "m.tuned.json", status=2, says="always written")
         self.assertEqual(self.files(), [])
         self.anneal(*TUNE, "--frontier", "f.bmp", status=2, says=".svg")
         self.anneal(*TUNE, "--precisions", "int4", status=2, says="int4")
@@ -183,7 +183,7 @@ class TuneCommand(command_case.Command):
         self.anneal("build", MODEL, "--mix", "missing.json:x", status=2, says="missing.json")
         self.anneal(*TUNE, "-o", "m.engine", "-q")
         self.anneal("build", MODEL, "--mix", "m.tuned.json:mix-99", status=2, says=["mix-99", "f32"])
-        self.anneal("build", MODEL, "--mix", "m.tuned.json", "--int8", status=2, says="--mix says all")
+        self.anneal("build", MODEL, "--mix", "m.tuned.json", "--int8", status=2, says="--mix sets all")
 
     def test_time_runs_out(self):
         self.anneal(*TUNE, "--tune-seconds", 0.001, "-o", "m.engine", out="time ran out")

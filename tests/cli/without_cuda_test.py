@@ -54,6 +54,15 @@ class WithoutCuda(unittest.TestCase):
             self.assertRegex(shown.stdout, rf"(?m)^  {missing} +none: ")
         self.assertRegex(shown.stdout, r"(?m)^  cpu +[^n]")
 
+    def test_saves_properties_of_cards_alone(self):
+        refused = self.call("devices", "--save-properties", "card.json")
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("there is no CUDA driver here", refused.stderr)
+        refused = self.call("devices", "--save-properties", "card.json", "--device", "emulated")
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("emulated is no card whose properties can be read", refused.stderr)
+        self.assertFalse(Path(self.folder.name, "card.json").exists())
+
     def test_builds_and_runs_for_the_cpu(self):
         built = self.call("build", MODEL, "-o", "x.engine")
         self.assertEqual(built.returncode, 0, built.stderr)

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""`anneal bench --memory-by-batch`, and the formulas of `anneal inspect`, on small models.
+
+    memory_command_test.py PATH_OF_ANNEAL
+"""
+
+import json
+import re
+import unittest
+
+from command_case import Command, I64, field, model, node, npy, tensor, value_info
+
+# Axis 1 is summed up, so the steps stay apart and the values between them lie in the arena.
+SUMS = model([node("Abs", ["x"], ["a"], "abs"), node("CumSum", ["a", "axis"], ["b"], "sum"),
+              node("CumSum", ["b", "axis"], ["c"], "sum_again"), node("Exp", ["c"], ["y"], "exp")],
+             [value_info("x", ["N", 1000])], [value_info("y", ["N", 1000])],
+             [tensor([], [1], I64) + field(8, "axis")])
+# A batch of these can run in slices.
+ROWS = model([node("Softmax", ["x"], ["a"], "first"), node("Softmax", ["a"], ["b"], "second"),
+              node("Softmax", ["b"], ["y"], "third")], [value_info("x", ["N", 1000])], [value_info("y", ["N", 1000])])
+# Rows of different lengths: the arena grows with both sizes.
+WIDE = model([node("CumSum", ["x", "axis"], ["b"], "sum"), node("CumSum", ["b", "axis"], ["c"], "sum_again"),
+              node("CumSum", ["c", "axis"], ["y"], "sum_more")],
+             [value_info("x", ["N", "L"])], [value_info("y", ["N", "L"])], [tensor([], [1], I64) + field(8, "axis")])
+FIXED = model([node("Abs", ["x"], ["y"], "abs")], [value_info("x", [2, 3])], [value_info("y", [2, 3])])
+
+
+class MemoryByBatch(Command):
+    def report(self, *arguments):
+        out = self.anneal("bench", *arguments, "--memory-by-batch", "--json", "r.json")
+        return out, json.loads((self.at / "r.json").read_text())
+
+    def test_predicts_what_contexts_hold(self):
+        self.write("m.onnx", SUMS)
+        for target in ("cpu", "emulated"):
+            for threads in (1, 2):
+                out, report = self.report("m.onnx", "--target", target, "--threads", threads)
+                self.assertIn("N is the batch", out)
+                self.assertEqual([each["batch"] for each in report["batches"]], [1, 4, 16])
+                for each in report["batches"]:
+                    predicted, measured = each["predicted_bytes"], each["measured_bytes"]
+                    self.assertEqual(predicted["arenas"], measured["arenas"], each)
+                    self.assertAlmostEqual(predicted["all"] / measured["all"], 1, delta=0.02)
+                    self.assertEqual(each["input_bytes"], each["batch"] * 4000)
+                    parts = [value for name, value in measured.items() if name != "all"]
+                    self.assertEqual(sum(parts), measured["all"])
+
+    def test_a_batch_in_slices_takes_what_slices_take(self):
+        self.write("m.onnx", ROWS)
+        self.anneal("build", "m.onnx", "-o", "m.engine")
+        _, whole = self.report("m.engine", "--batches", 64, "--micro-batch", 64)
+        _, slices = self.report("m.engine", "--batches", 64, "--micro-batch", 4, "--threads", 1)
+        for report in (whole, slices):
+            (each,) = report["batches"]
+            self.assertEqual(each["predicted_bytes"]["arenas"], each["measured_bytes"]["arenas"])
+            self.assertAlmostEqual(each["predicted_bytes"]["all"] / each["measured_bytes"]["all"], 1, delta=0.02)
+        self.assertEqual((whole["batches"][0]["slice"], slices["batches"][0]["slice"]), (64, 4))
+        self.assertLess(8 * slices["batches"][0]["measured_bytes"]["arenas"],
+                        whole["batches"][0]["measured_bytes"]["arenas"])
+
+    def test_formulas_have_the_sizes_of_the_inputs(self):
+        self.write("m.onnx", WIDE)
+        self.anneal("build", "m.onnx", "-o", "m.engine", "--min-shapes", "x:1x1", "--opt-shapes", "x:4x512",
+                    "--max-shapes", "x:100x1024")
+        out = self.anneal("inspect", "m.engine", out=["inputs: 4*N*L bytes, outputs: 4*N*L bytes"])
+        self.assertIn("  8*N*L bytes, at step \"sum_again\" (Cumulative)\n", out)
+        plan = json.loads(self.anneal("inspect", "m.engine", "--json"))["plans"][0]
+        formula = plan["memory_formula"]
+        self.assertEqual(formula["activations"],
+                         [{"device": "cpu", "bytes": "8*N*L", "step": 'step "sum_again" (Cumulative)'}])
+        out, report = self.report("m.engine", "--shapes", "x:3x512", "--batches", "3,100")
+        self.assertEqual(report["formula"], {"inputs": formula["inputs"], "outputs": formula["outputs"],
+                                             "activations": formula["activations"]})
+        for each in report["batches"]:
+            self.assertEqual(each["measured_bytes"]["arenas"], 8 * 100 * 1024)
+            self.assertEqual(each["predicted_bytes"], each["measured_bytes"])
+        self.assertIn("room for the largest one", out)
+        self.anneal("build", "m.onnx", "-o", "open.engine")
+        out, report = self.report("open.engine", "--shapes", "x:3x512", "--batches", "3,100")
+        for each in report["batches"]:
+            self.assertEqual(each["measured_bytes"]["arenas"], 8 * each["batch"] * 512)
+        self.assertNotIn("room for the largest one", out)
+        # Nothing is open: numbers alone say all.
+        self.write("fixed.onnx", FIXED)
+        self.anneal("build", "fixed.onnx", "-o", "fixed.engine")
+        plan = json.loads(self.anneal("inspect", "fixed.engine", "--json"))["plans"][0]
+        self.assertIsNone(plan["memory_formula"])
+
+    def test_shapes_of_a_model_are_the_other_sizes(self):
+        self.write("m.onnx", WIDE)
+        out, report = self.report("m.onnx", "--shapes", "x:3x512", "--batches", 4, "--target", "emulated")
+        self.assertIn("N is the batch", out)
+        self.assertIn("at       L = 512\n", out)
+        self.assertEqual(report["other_sizes"], {"L": 512})
+        self.assertAlmostEqual(report["batches"][0]["measured_bytes"]["arenas"] / (8 * 4 * 512), 1, delta=0.01)
+        self.assertFalse(out.endswith("\n\n"), "no memory is known to fit into")
+
+    def test_a_formula_of_slices_is_of_their_rows(self):
+        self.write("m.onnx", ROWS)
+        out, _ = self.report("m.onnx", "--batches", 64, "--micro-batch", 4, "--threads", 1)
+        self.assertIn("N bytes for a slice of N rows, at step", out)
+        out, _ = self.report("m.onnx", "--batches", 4, "--threads", 1)
+        self.assertNotIn("slice of N rows", out)
+
+    def test_finds_the_largest_batch(self):
+        self.write("m.onnx", SUMS)
+        self.anneal("build", "m.onnx", "-o", "m.engine")
+        limit = 8 * 1024 * 1024
+        for contexts in (1, 3):
+            out, report = self.report("m.engine", "--fit-memory", "8MB", "--contexts", contexts)
+            largest = report["largest_batch"]
+            self.assertIn(f": {largest}\n", out)
+            _, around = self.report("m.engine", "--batches", f"{largest},{largest + 1}")
+            need = [contexts * (each["predicted_bytes"]["all"] + each["input_bytes"]) + around["weight_bytes"]
+                    for each in around["batches"]]
+            self.assertLessEqual(need[0], limit)
+            self.assertGreater(need[1], limit)
+        out, report = self.report("m.engine", "--fit-memory", 100)
+        self.assertIsNone(report["largest_batch"])
+        self.assertIn("no N fits into 100 B", out)
+        self.anneal("build", "m.onnx", "-o", "few.engine", "--min-shapes", "x:1x1000", "--opt-shapes", "x:2x1000",
+                    "--max-shapes", "x:8x1000")
+        out, report = self.report("few.engine", "--fit-memory", "1GB")
+        self.assertEqual(report["largest_batch"], 8)
+        self.assertEqual([each["batch"] for each in report["batches"]], [1, 4, 8])
+        self.assertIn(": 8, the engine's most\n", out)
+
+    def test_draws_a_bar_for_each_batch(self):
+        self.write("m.onnx", SUMS)
+        self.anneal("bench", "m.onnx", "--memory-by-batch", "--batches", "2,8,32", "--picture", "p.svg")
+        svg = (self.at / "p.svg").read_text()
+        self.assertIn("<title>m.onnx: memory of a context by N</title>", svg)
+        for batch in ("2", "8", "32"):
+            self.assertIn(f">{batch}</text>", svg)
+        # The bars of arenas are as long as their bytes.
+        lengths = [float(width) for width in re.findall(r'x="92.0" y="[^"]+" width="([^"]+)"', svg)]
+        self.assertEqual(len(lengths), 3)
+        self.assertAlmostEqual(lengths[2] / lengths[0], 16, delta=0.5)
+        self.anneal("bench", "m.onnx", "--memory-by-batch", "--picture", "p.jpg", status=2, says=".svg or .png")
+
+    def test_refuses(self):
+        self.write("fixed.onnx", FIXED)
+        self.anneal("bench", "fixed.onnx", "--memory-by-batch", status=2,
+                    says="the inputs have fixed sizes (x [2,3]), so there is no batch to change")
+        self.write("m.onnx", SUMS)
+        for flags in (["--profile"], ["--duration", 1], ["--iterations", 2], ["--warmup", 1], ["--change-to", "x:2x1000"]):
+            self.anneal("bench", "m.onnx", "--memory-by-batch", *flags, status=2, says=["excludes", flags[0]])
+        self.anneal("build", "m.onnx", "-o", "few.engine", "--min-shapes", "x:1x1000", "--opt-shapes", "x:2x1000",
+                    "--max-shapes", "x:8x1000")
+        self.anneal("bench", "few.engine", "--memory-by-batch", "--batches", "2,9", status=2,
+                    says="--batches 9: N of this engine is 1 to 8")
+        self.anneal("bench", "few.engine", "--fit-memory", "1GB", status=2, says="--memory-by-batch")
+        self.write("x.npy", npy([2, 1000], [0.5] * 2000))
+        self.anneal("bench", "few.engine", "--memory-by-batch", "-i", "x.npy", status=2, says="x.npy")
+
+
+if __name__ == "__main__":
+    unittest.main()
