@@ -5,7 +5,8 @@
 //
 // Each line of standard input is a case, {"name": ..., "graph": TEXT}: a graph (docs/graph_text.md)
 // whose layer "y" is timed alone, as the builder would run it. A line of JSON goes to standard
-// output for the device and for each case, as soon as it is done. With --compile, and for sm_90,
+// output for the device and for each case, as soon as it is done. A configuration whose output is
+// not that of the builder's is an error, and has no time. With --compile, and for sm_90,
 // functions are compiled only, into ANNEAL_CACHE_DIR. --once launches the configuration that the
 // builder takes twice and times nothing, for profilers. --configs N: at most N of a case.
 //
@@ -20,6 +21,7 @@
 #include <string_view>
 
 #include "anneal/bench/gpu/layer_timing.h"
+#include "anneal/bench/gpu/output_difference.h"
 #include "anneal/core/fail.h"
 #include "anneal/kernels/cuda/api/libraries.h"
 #include "anneal/kernels/cuda/backend.h"
@@ -127,6 +129,43 @@ struct Measurement {
   bool lost = false;
 };
 
+// Compares each configuration's output with that of the planned one, which comes first: a time of a
+// wrong kernel is none.
+class OutputCheck {
+ public:
+  OutputCheck(const PlannedLayer& layer, const OperandSets& operands, Device& device,
+              DeviceStream& stream)
+      : layer_(layer), operands_(operands), device_(device), stream_(stream) {}
+  // Fails with kInternal, telling the first element that differs too much.
+  void check(const Candidate& candidate, Json& json) {
+    auto outputs = outputs_of(*candidate.made, operands_, device_, stream_);
+    if (candidate.is_planned) {
+      planned_ = std::move(outputs);
+      return;
+    }
+    if (planned_.empty()) return;
+    double largest = 0;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const uint32_t slot = layer_.planned().outputs[i];
+      if (slot == kNoSlot) continue;
+      const OutputDifference difference =
+          output_difference(layer_.plan().slots[slot].type.dtype, outputs[i], planned_[i]);
+      if (!difference.why_wrong.empty())
+        fail(ErrorCode::kInternal,
+             fmt::format("output {} is not the planned kernel's: {}", i, difference.why_wrong));
+      largest = std::max(largest, difference.largest);
+    }
+    json["differs_by"] = largest;
+  }
+
+ private:
+  const PlannedLayer& layer_;
+  const OperandSets& operands_;
+  Device& device_;
+  DeviceStream& stream_;
+  std::vector<std::vector<std::byte>> planned_;
+};
+
 void time_all(const Options& options, const PlannedLayer& layer, Device& device,
               const std::vector<Candidate>& candidates, Json& configs, Measurement& measured) {
   const auto stream = device.make_stream();
@@ -137,6 +176,7 @@ void time_all(const Options& options, const PlannedLayer& layer, Device& device,
   measured.json["operand_sets"] = operands.count();
   measured.json["operand_bytes"] = operands.bytes();
   measured.json["operands_exceed_l2"] = operands.bytes() > cache;
+  OutputCheck outputs(layer, operands, device, *stream);
   double best = 1e9;
   for (size_t i = 0; i < candidates.size(); ++i) {
     Json& json = configs[i];
@@ -146,6 +186,7 @@ void time_all(const Options& options, const PlannedLayer& layer, Device& device,
           launch_only(*candidates[i].made, operands, device, *stream, 2);
         continue;
       }
+      outputs.check(candidates[i], json);
       if (i == 0 && !emulated) warm_up(*candidates[i].made, operands, device, *stream, kWarmUp);
       const Timing timing = time_of(
           *candidates[i].made, operands, device, *stream,

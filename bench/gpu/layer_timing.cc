@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/kernels/cuda/runtime/gpu_device.h"
@@ -33,6 +34,25 @@ TensorView view_of(const Slot& slot) {
   return view;
 }
 
+constexpr size_t kPieces = 16, kPieceBytes = size_t{1} << 16;
+struct Piece {
+  size_t offset, bytes;
+};
+// Whole elements: every size of one divides the pieces and their distance.
+std::vector<Piece> pieces_of(const TensorView& view) {
+  const size_t bytes = view.data == nullptr ? 0 : span_bytes(view);
+  std::vector<Piece> pieces;
+  if (bytes <= kPieces * kPieceBytes) {
+    for (size_t at = 0; at < bytes; at += kPieceBytes)
+      pieces.push_back({at, std::min(kPieceBytes, bytes - at)});
+    return pieces;
+  }
+  const size_t step = (bytes - kPieceBytes) / (kPieces - 1) / 64 * 64;
+  for (size_t i = 0; i + 1 < kPieces; ++i) pieces.push_back({i * step, kPieceBytes});
+  pieces.push_back({bytes - kPieceBytes, kPieceBytes});
+  return pieces;
+}
+
 // Takes down launches instead of doing them.
 class LaunchLog final : public cuda::GpuStream {
  public:
@@ -44,6 +64,10 @@ class LaunchLog final : public cuda::GpuStream {
     for (const uint32_t size : geometry.block) facts.threads *= static_cast<int>(size);
     facts.shared_bytes = static_cast<int>(geometry.shared_bytes);
     seen.push_back(std::move(facts));
+  }
+  void copy(std::byte*, const std::byte*, size_t) override {}
+  void call(const std::function<void(cuda::CUstream)>&) override {
+    fail(ErrorCode::kInternal, "a library's kernel has launches of its own");
   }
   std::vector<FunctionCounts> take_counts() override { return {}; }
   std::vector<LaunchFacts> seen;
@@ -99,7 +123,7 @@ TensorView OperandSets::place(const PlannedLayer& layer, uint32_t slot, Contents
       is_weight ? &layer.file.weights[layer.plan().slots[slot].offset] : nullptr;
   if (contents == Contents::kOnHost) {
     check(weight != nullptr, "what decides shapes is a constant of the layer");
-    view.data = weight->view().data;
+    view.data = kernel_view(*weight).data;
     return view;
   }
   const size_t bytes = span_bytes(view);
@@ -116,13 +140,39 @@ TensorView OperandSets::place(const PlannedLayer& layer, uint32_t slot, Contents
   return view;
 }
 
+std::vector<std::vector<std::byte>> OperandSets::sample_outputs(Device& device,
+                                                                DeviceStream& stream) const {
+  std::vector<std::vector<std::byte>> samples;
+  for (const TensorView& output : outputs(0)) {
+    const std::vector<Piece> pieces = pieces_of(output);
+    std::vector<std::byte>& sample = samples.emplace_back();
+    for (const Piece& piece : pieces) sample.resize(sample.size() + piece.bytes);
+    std::byte* to = sample.data();
+    for (const Piece& piece : pieces) {
+      device.copy(to, output.data + piece.offset, piece.bytes, stream);
+      to += piece.bytes;
+    }
+  }
+  stream.wait();
+  return samples;
+}
+
+void OperandSets::clear_samples(Device& device, DeviceStream& stream) const {
+  const std::vector<std::byte> block(kPieceBytes, std::byte{0xff});
+  for (const TensorView& output : outputs(0))
+    for (const Piece& piece : pieces_of(output))
+      device.copy(output.data + piece.offset, block.data(), piece.bytes, stream);
+  stream.wait();
+}
+
 std::vector<LaunchFacts> launches_of(const Kernel& kernel, const PlannedLayer& layer) {
   const Step& step = layer.planned();
   std::vector<TensorView> inputs, outputs;
   const auto add = [&](std::vector<TensorView>& to, uint32_t slot) {
     to.push_back(slot == kNoSlot ? TensorView{} : view_of(layer.plan().slots[slot]));
     const bool is_weight = slot != kNoSlot && layer.plan().slots[slot].storage == Storage::kWeight;
-    if (is_weight) to.back().data = layer.file.weights[layer.plan().slots[slot].offset].view().data;
+    if (is_weight)
+      to.back().data = kernel_view(layer.file.weights[layer.plan().slots[slot].offset]).data;
   };
   for (const uint32_t slot : step.inputs) add(inputs, slot);
   for (const uint32_t slot : step.outputs) add(outputs, slot);
@@ -181,6 +231,15 @@ void warm_up(const Kernel& kernel, const OperandSets& operands, Device& device,
     for (int i = 0; i < kFewLaunches; ++i) launch(i);
     stream.wait();
   } while (Clock::now() < end);
+}
+
+std::vector<std::vector<std::byte>> outputs_of(const Kernel& kernel, const OperandSets& operands,
+                                               Device& device, DeviceStream& stream) {
+  operands.clear_samples(device, stream);
+  Launcher launch(kernel, operands, device, stream);
+  launch(0);
+  stream.wait();
+  return operands.sample_outputs(device, stream);
 }
 
 void launch_only(const Kernel& kernel, const OperandSets& operands, Device& device,

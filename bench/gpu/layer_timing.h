@@ -20,6 +20,10 @@ class OperandSets {
   double bytes() const { return static_cast<double>(bytes_); }  // of all sets
   std::span<const TensorView> inputs(int set) const { return sets_[index(set)].inputs; }
   std::span<const TensorView> outputs(int set) const { return sets_[index(set)].outputs; }
+  // At most 1 MiB of each output of set 0, in pieces from its beginning to its end.
+  std::vector<std::vector<std::byte>> sample_outputs(Device& device, DeviceStream& stream) const;
+  // What an earlier kernel wrote there becomes 0xff.
+  void clear_samples(Device& device, DeviceStream& stream) const;
 
  private:
   struct Set {
@@ -61,6 +65,10 @@ Timing time_of(const Kernel& kernel, const OperandSets& operands, Device& device
 // Keeps the card busy for so long.
 void warm_up(const Kernel& kernel, const OperandSets& operands, Device& device,
              DeviceStream& stream, double seconds);
+// Parts of the kernel's outputs on the operands of set 0, as OperandSets::sample_outputs() takes
+// them; what it does not write is 0xff.
+std::vector<std::vector<std::byte>> outputs_of(const Kernel& kernel, const OperandSets& operands,
+                                               Device& device, DeviceStream& stream);
 // Launches it `launches` times, for a profiler.
 void launch_only(const Kernel& kernel, const OperandSets& operands, Device& device,
                  DeviceStream& stream, int launches);

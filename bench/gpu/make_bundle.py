@@ -3,7 +3,7 @@
 of NVIDIA's) with their licences, small models of our own, prebuilt engines, images of device functions for one card,
 and the program that runs it all (bench/gpu/run.py). docs/gpu.md says what is in it and how to use it.
 
-    bench/gpu/make_bundle.py build/release [--images N|all] [--variant NAME=BUILD]... [--architecture sm_90]
+    bench/gpu/make_bundle.py build/release [--images N|networks|all] [--variant NAME=BUILD]... [--architecture sm_90]
 
 Images are kept in build/gpu-images, so that the next bundle compiles only what changed. A variant is another build
 folder: its programs are carried as bin-NAME and compared with the first ones.
@@ -31,7 +31,8 @@ from bundle.op_cases import spread  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CACHE = ROOT / "build/gpu-images"
-PROGRAMS = ("bin/anneal", "bin/anneal_gpu_times", "tests/bin/gpu_test", "tests/bin/cuda_op_suite_test")
+PROGRAMS = ("bin/anneal", "bin/anneal_gpu_times", "tests/bin/gpu_test", "tests/bin/cuda_op_suite_test",
+            "tests/bin/cublas_lt_test", "tests/bin/cudnn_engine_test")
 MOST_MIB = 50  # 64 MiB travel to the machine, the project's own files among them
 CASES_OF_BATCH = 4
 OF_THE_MACHINE = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux-x86-64)\.so")
@@ -136,8 +137,8 @@ class Images:
             flags = ["--int8"] if dtype == "int8" else []
             self.run([(["/usr/bin/python3", ROOT / "bench/gpu/bundle/made_networks.py", name, model, *flags],
                        environment, None)])
-            self.run([([build / "bin/anneal", "build", "-q", model, "--fp16", "--target", self.architecture, "--shapes",
-                        networks.INPUTS[name].format(n=batch), "-o", f"{engine}.{batch}"], {}, None)
+            self.run([([build / "bin/anneal", "build", "-q", model, "--fp16", "--no-self-check", "--target", self.architecture,
+                        "--shapes", networks.INPUTS[name].format(n=batch), "-o", f"{engine}.{batch}"], {}, None)
                       for build in builds[:1] for batch in networks.BATCHES])
             for path in folder.glob(f"{name}.{dtype}.*"):
                 path.unlink()
@@ -163,12 +164,13 @@ def stage_images(root, flags, batches):
     """What fits; tells in images.json what there is."""
     builds = [flags.build] + [path for _, path in flags.variant]
     images = Images(flags.architecture, flags.jobs)
-    every = flags.images == "all"
-    count = len(batches) if every else min(int(flags.images) // 10, len(batches))
+    every, networks_alone = flags.images == "all", flags.images == "networks"
+    layers = None if every else 0 if networks_alone else int(flags.images)
+    count = len(batches) if every else min(layers // 10, len(batches))
     with tempfile.TemporaryDirectory() as folder:
-        images.of_layers(builds, None if every else int(flags.images))
+        images.of_layers(builds, layers)
         images.of_op_cases(builds, spread(batches)[:count], Path(folder))
-        if every:
+        if every or networks_alone:
             images.of_networks(builds, Path(folder))
         output_of(flags.build / "bin/anneal", "devices", "--json", f"{folder}/devices.json")
         nvrtc = json.loads(Path(folder, "devices.json").read_text())["libraries"]["NVRTC"]["what"].partition(",")[0]
@@ -222,7 +224,8 @@ def pack(stage, name):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=Path)
-    parser.add_argument("--images", default="all", help="layers, and a tenth as many batches of op cases; or all")
+    parser.add_argument("--images", default="all", help="layers, and a tenth as many batches of op cases; "
+                        "networks (their functions alone); or all")
     parser.add_argument("--architecture", default="sm_90")
     parser.add_argument("--variant", action="append", default=[], metavar="NAME=BUILD")
     parser.add_argument("--most", type=float, default=MOST_MIB, metavar="MIB", help="size of the bundle; images that "

@@ -30,21 +30,21 @@ def tests_of(setting, program, end, chosen):
 
 
 class Tests:
-    """The tests of gpu_test, in several processes, since most of their time is compiling.
+    """The tests of a program, in several processes, since most of their time is compiling.
 
     Each test is an item as soon as it ends. A test that ends its process fails, and the others go on in a new one. What
     fails beside others is run once more alone, and that counts.
     """
 
-    def __init__(self, setting, record, end):
-        self.setting, self.record, self.end = setting, record, end
-        self.program, self.lock = setting.root / "bin" / "gpu_test", threading.Lock()
+    def __init__(self, setting, record, end, program, environment=None):
+        self.setting, self.record, self.end, self.environment = setting, record, end, environment
+        self.program, self.lock = setting.root / "bin" / program, threading.Lock()
 
     def run_all(self):
         chosen = "*" if self.setting.lost_device or self.setting.emulated else f"*-{LOST_DEVICE}"
         names = tests_of(self.setting, self.program, self.end, chosen)
         if not names:
-            self.record.add("test", {"error": "gpu_test does not list its tests"})
+            self.record.add("test", {"error": f"{self.program.name} does not list its tests"})
             return
         if self.setting.few:
             names = names[::4]
@@ -62,7 +62,7 @@ class Tests:
             for name in left:
                 if f"test {name}" not in self.record.items:
                     self.keep(name, {"error": f"it was not run: {MOST_RESTARTS} tests before it ended their process"})
-        self.record.set("tests", len(names))
+        self.record.set("tests", self.record.value.get("tests", 0) + len(names))
 
     def run_some(self, names):
         left = list(names)
@@ -95,8 +95,8 @@ class Tests:
                 state["text"].append(line[:600])
                 del state["text"][:-40]
 
-        ended = self.setting.run([self.program, f"--gtest_filter={':'.join(left)}"], self.end.left(), on_line=follow,
-                                 silence=None if self.setting.emulated else SECONDS_OF_TEST)
+        ended = self.setting.run([self.program, f"--gtest_filter={':'.join(left)}"], self.end.left(), self.environment,
+                                 on_line=follow, silence=None if self.setting.emulated else SECONDS_OF_TEST)
         if state["test"] is None or ended.timed_out and self.end.left() <= 0:
             if state["test"]:
                 self.tell_cut(state["test"])
@@ -146,5 +146,5 @@ def compare(setting, record, end):
 
 def run(setting, record, end):
     compare(setting, record, end)
-    Tests(setting, record, end).run_all()
+    Tests(setting, record, end, "gpu_test").run_all()
     return None

@@ -1,9 +1,10 @@
 """The networks that are run as a whole, written as ONNX on the spot with random weights (bench/nets).
 
-    made_networks.py NAME FILE.onnx [--int8] [--few]
+    made_networks.py NAME FILE.onnx [--int8] [--few] [--shallow]
 
 Batches are open. --int8 puts quantization around convolutions, products, sums and concatenations with scales that are
-made up: random activations are of unit size, so no calibration is needed to time them.
+made up: random activations are of unit size, so no calibration is needed to time them. --shallow: two of twelve equal
+blocks, for whoever needs each layer once.
 """
 
 import argparse
@@ -63,11 +64,11 @@ class QuantizedNet(Net):
 
 
 NETWORKS = {
-    "resnet50": lambda few, make: convolutional.resnet50(make),
-    "bert_base": lambda few, make: dense.bert(1, 8, 32, 2, make) if few else dense.bert(12, make=make),
-    "vit_b16": lambda few, make: dense.vit_tiny(12, 768, 12, make=make),
-    "yolo": lambda few, make: convolutional.yolo(make=make),
-    "unet": lambda few, make: convolutional.unet(16, 4, make) if few else convolutional.unet(256, 64, make),
+    "resnet50": lambda few, blocks, make: convolutional.resnet50(make),
+    "bert_base": lambda few, blocks, make: dense.bert(1, 8, 32, 2, make) if few else dense.bert(blocks, make=make),
+    "vit_b16": lambda few, blocks, make: dense.vit_tiny(blocks, 768, 12, make=make),
+    "yolo": lambda few, blocks, make: convolutional.yolo(make=make),
+    "unet": lambda few, blocks, make: convolutional.unet(16, 4, make) if few else convolutional.unet(256, 64, make),
 }
 
 
@@ -77,8 +78,10 @@ def main():
     parser.add_argument("file")
     parser.add_argument("--int8", action="store_true")
     parser.add_argument("--few", action="store_true")
+    parser.add_argument("--shallow", action="store_true")
     flags = parser.parse_args()
-    onnx.save(NETWORKS[flags.name](flags.few, QuantizedNet if flags.int8 else Net).model(), flags.file)
+    make = NETWORKS[flags.name]
+    onnx.save(make(flags.few, 2 if flags.shallow else 12, QuantizedNet if flags.int8 else Net).model(), flags.file)
 
 
 if __name__ == "__main__":

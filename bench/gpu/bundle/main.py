@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 
 import bundle.facts as facts
+import bundle.networks as networks
 import bundle.parts as parts
 import bundle.record as record
 import bundle.summary as summary
@@ -29,6 +30,8 @@ def arguments(argv):
     parser.add_argument("--resume", type=Path, metavar="DIR", help="results of an earlier run: do only parts that are "
                         "missing there, failed, cut, or older than the code they measure")
     parser.add_argument("--part", action="append", metavar="NAME", help=f"only this; several times: {names}")
+    parser.add_argument("--network", action="append", metavar="NAME", choices=list(networks.INPUTS), help="of the parts "
+                        f"networks, compile and tuned, only this; several times: {', '.join(networks.INPUTS)}")
     parser.add_argument("--limit", type=float, default=540, metavar="SECONDS", help="of the whole run (540)")
     parser.add_argument("--few", action="store_true", help="few cases and small sizes, as on the emulated device")
     parser.add_argument("--lost-device", action="store_true", help="run the test that provokes a fatal device fault")
@@ -92,7 +95,7 @@ def run(flags):
         [each for each in parts.PARTS if each.is_default]
     with tempfile.TemporaryDirectory(prefix="anneal-gpu-") as work:
         setting = Setting(Path(__file__).resolve().parent.parent, flags.device, out, Path(work), flags.limit,
-                          flags.few or flags.device == "emulated", flags.lost_device, resume=flags.resume)
+                          flags.few or flags.device == "emulated", flags.lost_device, resume=flags.resume, networks=flags.network)
 
         def end(number, frame):
             setting.ending.set()
@@ -101,6 +104,7 @@ def run(flags):
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, end)
         timers = list(enforce(setting))
+        chosen = parts.ordered(chosen, setting)
         setting.card = facts.card_name(setting)
         no_device = facts.no_device(setting)
         if no_device:

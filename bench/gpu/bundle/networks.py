@@ -1,10 +1,12 @@
-"""Whole networks: latency, time on the device, copies and each step's time, beside PyTorch on the same card.
+"""Whole networks: compared with the CPU, then latency, time on the device, copies and each step's time, beside PyTorch on
+the same card.
 
-Networks are made on the spot and built by as many processes as there are cores but two; then one after another is
-timed. Ours in int8 stand beside PyTorch in f16, which has no int8 networks on a GPU.
+Networks are made on the spot and built by as many processes as there are cores; then the batch of one of each is compared
+with the CPU, tensor by tensor, and one network after another is timed. Ours in int8 stand beside PyTorch in f16, which has no int8 networks on a GPU.
 """
 
 import json
+import os
 import re
 import sys
 
@@ -23,7 +25,16 @@ SECONDS = 0.6  # of runs that are timed
 SECONDS_OF_IMPORT = 30  # a first import reads a cold disk
 SECONDS_OF_BUILD = 100
 SECONDS_OF_BENCH = 30
+SECONDS_OF_COMPARING = 30
+# Rounding that grows from step to step is no fault of a step.
+INHERITED = "given B's tensors, each step of A agrees"
 SECONDS_OF_TORCH = 60
+
+
+def inputs_of(setting):
+    """The networks of this run, by name with their inputs."""
+    inputs = FEW_INPUTS if setting.few else INPUTS
+    return {name: shapes for name, shapes in inputs.items() if setting.networks is None or name in setting.networks}
 
 
 def onnx_python(setting, end):
@@ -50,6 +61,8 @@ def build_all(setting, end, cases, inputs, python, target):
 
     def write(model):
         name, dtype = model
+        if (setting.work / f"{name}.{dtype}.onnx").exists():
+            return
         flags = few + (["--int8"] if dtype == "int8" else [])
         ended = setting.run([python, *facts.python_module(setting, "made_networks", name,
                                                           setting.work / f"{name}.{dtype}.onnx", *flags)[1:]],
@@ -61,14 +74,16 @@ def build_all(setting, end, cases, inputs, python, target):
         name, dtype, batch = case
         if case in errors or end.left() <= 0:
             return
+        targets = f"{target},cpu" if batch == 1 else target  # the batch of one is compared
         ended = setting.run([setting.root / "bin" / "anneal", "build", "-q", setting.work / f"{name}.{dtype}.onnx",
-                             "--fp16", "--shapes", inputs[name].format(n=batch), "--target", target,
+                             "--fp16", "--no-self-check", "--shapes", inputs[name].format(n=batch), "--target", targets,
                              "-o", engine_of(setting, case)], min(SECONDS_OF_BUILD, end.left()))
         if not ended.ok and not (ended.timed_out and end.left() <= 0):
             errors[case] = f"building: {ended.error()}"
 
-    in_parallel(write, sorted({case[:2] for case in cases}), setting.jobs)
-    in_parallel(build, cases, setting.jobs)
+    cores = len(os.sched_getaffinity(0))  # nothing is timed meanwhile
+    in_parallel(write, sorted({case[:2] for case in cases}), cores)
+    in_parallel(build, cases, cores)
     return errors
 
 
@@ -76,22 +91,58 @@ def engine_of(setting, case):
     return setting.work / "{}.{}.b{}.engine".format(*case)
 
 
-def bench(setting, end, case):
+def compare_with_cpu(setting, end, case):
+    """What `anneal compare` says of the same engine on both; None if its time was cut."""
+    answer = setting.work / "compare.json"
+    answer.unlink(missing_ok=True)
+    target = "emulated" if setting.emulated else setting.device
+    engine = engine_of(setting, case)
+    ended = setting.run([setting.root / "bin" / "anneal", "compare", engine, engine, "--target-a", target, "--target-b",
+                         "cpu", "--json", answer], min(SECONDS_OF_COMPARING, end.left()))
+    if ended.timed_out and end.left() <= 0:
+        return None
+    return comparison(record_files.read_json(answer), ended)
+
+
+def comparison(report, ended):
+    """What a record keeps of a report of `anneal compare`."""
+    if report is None:
+        return {"error": ended.error()}
+    differing = [each for each in report.get("tensors", []) if not each.get("agrees", True)]
+    outputs = [each for each in report.get("tensors", []) if each.get("is_output")]
+    item = {"seconds": round(ended.seconds, 2), "tensors": len(report.get("tensors", [])), "differing": differing[:20],
+            "outputs": [{key: each.get(key) for key in ("name", "agrees", "max_abs_error", "sqnr_db", "cosine")}
+                        for each in outputs]}
+    if not ended.ok and INHERITED not in ended.output:
+        item["error"] = ended.error()
+    return item
+
+
+def bench(setting, end, case, *flags):
     """What `anneal bench` says of one engine."""
     answer = setting.work / "bench.json"
     answer.unlink(missing_ok=True)
     target = "emulated" if setting.emulated else setting.device
     ended = setting.run([setting.root / "bin" / "anneal", "bench", engine_of(setting, case), "--target", target,
-                         "--profile", "--json", answer, "--warmup", "2", "--duration", 0.1 if setting.few else SECONDS],
+                         "--json", answer, "--warmup", "2", "--duration", 0.1 if setting.few else SECONDS, *flags],
                         min(SECONDS_OF_BENCH, end.left()))
     report = record_files.read_json(answer)
-    if report is None or not ended.ok:
-        return {"error": ended.error()}
+    return {"error": ended.error()} if report is None or not ended.ok else report
+
+
+def times(setting, end, case):
+    """The times of one engine; of a batch of one also with a thread that spins, as PyTorch's does."""
+    report = bench(setting, end, case, "--profile")
+    if "error" in report:
+        return report
+    spinning = bench(setting, end, case, "--spin") if case[2] == 1 and end.left() > 0 else {}
     profile = report.get("profile", [])
     copies = sum(step["microseconds"] for step in profile if step["kernel"] == "transfer")
     on_cpu = [step for step in profile if step["kernel"].startswith("cpu.")]
     steps = sum(step["microseconds"] for step in profile)
-    return {"latency_ms": report["latency_milliseconds"], "per_second": report["inferences_per_second"],
+    spun = {key: spinning[name] for key, name in (("latency_spin_ms", "latency_milliseconds"), ("error", "error"))
+            if name in spinning}
+    return {**spun, "latency_ms": report["latency_milliseconds"], "per_second": report["inferences_per_second"],
             "memory_bytes": report.get("memory_bytes"), "steps": len(profile),
             "device_ms": (steps - copies - sum(step["microseconds"] for step in on_cpu)) / 1e3,
             "copies_ms": copies / 1e3, "cpu_steps_ms": sum(step["microseconds"] for step in on_cpu) / 1e3,
@@ -139,12 +190,12 @@ def compare(record):
 
 
 def run(setting, record, end):
-    inputs = FEW_INPUTS if setting.few else INPUTS
+    inputs = inputs_of(setting)
     cases = [(name, dtype, batch) for name in inputs for dtype in TYPES
              for batch in (BATCHES if not setting.few else (1,))]
     left = [case for case in cases if "{}.{}.b{}".format(*case) not in record.items]
     record.set("method", "ours: `anneal bench` on an engine of one batch size, f32 inputs and outputs in host memory, "
-               "copies included in the latency; the profile times single launches, so that device_ms is an upper "
+               "copies included in the latency; latency_spin_ms: with --spin; the profile times single launches, so that device_ms is an upper "
                "bound. PyTorch: eager modules in f16, channels last, in a CUDA graph; device_ms is the graph alone, "
                "the latency has the copies of the same inputs and outputs through pinned memory.")
     python, target, why_not = onnx_python(setting, end), target_of(setting), None
@@ -157,12 +208,20 @@ def run(setting, record, end):
     record.set("built_after_seconds", record.elapsed())
     if facts.no_torch():
         record.set("torch", facts.no_torch())
+    # A time of a wrong result is none: all are compared before the first is timed.
+    for case in left:
+        key = "{}.{}.compared".format(*case[:2])
+        if case[2] == 1 and key not in record.items and end.left() > 0:
+            item = {"error": errors[case]} if case in errors else compare_with_cpu(setting, end, case)
+            if item is not None:
+                record.add(key, item)
+    record.set("compared_after_seconds", record.elapsed())
     # PyTorch's times of a network come right behind ours, so that a run that is cut can compare some.
     for name in inputs:
         for case in left:
             if case[0] != name or end.left() <= 0:
                 continue
-            item = {"error": errors[case]} if case in errors else bench(setting, end, case)
+            item = {"error": errors[case]} if case in errors else times(setting, end, case)
             if end.left() > 0 or "error" not in item:
                 record.add("{}.{}.b{}".format(*case), item)
             engine_of(setting, case).unlink(missing_ok=True)
@@ -178,5 +237,5 @@ def run_compiled(setting, record, end):
         return "what torch.compile makes for a CPU says nothing of a card"
     if facts.no_torch():
         return facts.no_torch()
-    torch_times(setting, record, end, FEW_INPUTS if setting.few else INPUTS, True)
+    torch_times(setting, record, end, inputs_of(setting), True)
     return None

@@ -1,4 +1,4 @@
-"""Every op case on every kernel, in batches that a queue hands to as many processes as there are cores but two.
+"""Every op case on every kernel of ours, in batches that a queue hands to as many processes as there are cores but two.
 
 A batch is a process: what loses the device costs the others nothing. The code of a batch is compiled at once, so the
 batches are those whose images came with the bundle (`batches.json`, written when the bundle is made).
@@ -16,6 +16,8 @@ SECONDS_OF_CASE = 30
 MOST_ALONE = 40  # failing cases that are run once more, alone
 CASES_AT_ONCE, STEP = 4, 20
 FEW = 6
+OURS = "cuda."  # kernels of libraries are the part `libraries`
+NO_KERNEL = {"kernels": {}, "note": "no kernel accepts it"}
 QUICK = ("pointwise_", "softmax_", "transpose_", "concat_", "arg_max_", "dequantize_")  # few functions to compile
 
 
@@ -33,8 +35,8 @@ def has_images(setting):
     return taken and told.get("batches_with_images") == told.get("batches") and not told.get("left_out")
 
 
-def batches_of(setting, end):
-    """Lists of names."""
+def batches_of(setting, end, quick=QUICK):
+    """Lists of names. quick: what the names of a small choice begin with."""
     known = setting.root / "batches.json"
     if known.is_file():
         batches = json.loads(known.read_text())
@@ -43,18 +45,18 @@ def batches_of(setting, end):
         setting.run([setting.root / "bin" / "cuda_op_suite_test", "--list"], min(30, end.left()), on_line=names.append)
         batches = [names[i:i + CASES_AT_ONCE] for i in range(0, len(names), CASES_AT_ONCE)]
     if setting.few:
-        names = [name for batch in batches for name in batch if name.startswith(QUICK)]
+        names = [name for batch in batches for name in batch if name.startswith(quick)]
         chosen = names[:: max(len(names) // FEW, 1)][:FEW]
         batches = [chosen[i::3] for i in range(3)]
     return batches
 
 
 class Batches:
-    """The work of one variant's threads."""
+    """The work of one variant's threads, with the kernels whose names begin with `kernels`."""
 
-    def __init__(self, setting, record, end, variant):
-        self.setting, self.record, self.end, self.variant = setting, record, end, variant
-        self.suffix = "" if variant.name == "base" else f" @{variant.name}"
+    def __init__(self, setting, record, end, variant, kernels=OURS):
+        self.setting, self.record, self.end, self.variant, self.kernels = setting, record, end, variant, kernels
+        self.suffix = ("" if kernels == OURS else f" by {kernels}") + ("" if variant.name == "base" else f" @{variant.name}")
         self.lock, self.count, self.alone = threading.Lock(), 0, 0
         self.has_images = has_images(setting)
 
@@ -78,7 +80,7 @@ class Batches:
         for name in batch:
             item = found.get(name)
             if item is None and ended.ok:
-                found[name] = {"kernels": {}, "note": "no kernel accepts it"}
+                found[name] = dict(NO_KERNEL)
             elif item is None or "error" in item:
                 found.setdefault(name, {"error": f"it was not run: {ended.error(800)}"})
                 again.append(name)
@@ -93,8 +95,10 @@ class Batches:
                     break
                 item, ended_alone = self.process([name], SECONDS_OF_CASE)
                 first = found[name]["error"]
-                found[name] = item.get(name) or {"error": ended_alone.error()}
-                found[name]["alone"] = True
+                missing = NO_KERNEL if ended_alone.ok else {"error": ended_alone.error()}
+                found[name] = {**(item.get(name) or missing), "alone": True}
+                if found[name].get("note") == NO_KERNEL["note"]:
+                    continue
                 if "error" not in found[name]:
                     found[name]["error"] = f"it fails only among {len(batch)} cases: {first}"
         self.keep(found)
@@ -103,12 +107,13 @@ class Batches:
         """What the program reports of each case, and how it ended."""
         with self.lock:
             self.count += 1
-            stem = self.setting.work / f"batch-{self.variant.name}-{self.count}"
+            stem = self.setting.work / f"batch-{self.variant.name}-{self.kernels.rstrip('.')}-{self.count}"
         listed, report = stem.with_suffix(".txt"), stem.with_suffix(".json")
         listed.write_text("\n".join(names) + "\n")
         ended = self.setting.run(
             [self.variant.bin / "cuda_op_suite_test", "--gtest_filter=*Reference"], min(limit, self.end.left()),
-            env=self.setting.environment(ANNEAL_OP_CASES=f"@{listed}", ANNEAL_OP_REPORT=report))
+            env=self.setting.environment(ANNEAL_OP_CASES=f"@{listed}", ANNEAL_OP_REPORT=report,
+                                         ANNEAL_OP_KERNELS=self.kernels))
         found = {}
         if report.is_file():
             for line in report.read_text(errors="replace").splitlines():
@@ -147,9 +152,16 @@ def run(setting, record, end):
     record.set("left", sum(1 for batch in batches for name in batch if name not in record.items))
     if record.value["left"] and end.left() > 0:
         record.add("queue", {"error": f"{record.value['left']} cases were not run though there was time"})
+    count_kernels(record)
+    if end.left() > 0 and not record.value["runs_of_kernels"]:
+        record.add("kernels", {"error": f"no case runs on a kernel {OURS}*"})
+    return None
+
+
+def count_kernels(record):
+    """How many times each kernel ran."""
     kernels = {}
     for item in record.items.values():
         for kernel, runs in item.get("kernels", {}).items():
             kernels[kernel] = kernels.get(kernel, 0) + runs
     record.set("runs_of_kernels", dict(sorted(kernels.items())))
-    return None

@@ -1,6 +1,7 @@
 """Where the bundle lies, which device it runs on, and how much time is left."""
 
 import hashlib
+import json
 import os
 import queue
 import shutil
@@ -41,6 +42,7 @@ class Setting:
     lost_device: bool = False
     jobs: int = 0
     resume: Path = None
+    networks: list = None  # names; None: all
     card: str = "unknown"  # its name: results of another card are not kept
     begin: float = field(default_factory=time.monotonic)
     running: process.Running = field(default_factory=process.Running)
@@ -82,6 +84,13 @@ class Setting:
     def images(self):
         """How many images of compiled code there are; those that come to what the bundle had were compiled here."""
         return sum(1 for _ in self.cache().glob("*.image"))
+
+    def is_unprepared(self):
+        """Whether the bundle was made without images of op cases. What a run compiles does not count."""
+        try:
+            return json.loads((self.root / "images.json").read_text())["batches_with_images"] == 0
+        except (OSError, ValueError, KeyError):
+            return False
 
     def cache(self):
         """Of compiled code. A card takes images that came with the bundle."""

@@ -47,13 +47,16 @@ def of_torch(value):
 
 
 def of_networks(value):
-    rows = [["network", "latency ms", "device ms", "copies ms", "CPU steps", "device / torch", "latency / torch"]]
+    compared = "".join(f"  {name[:-9]}: {item['tensors'] - len(item['differing'])} of {item['tensors']} tensors are the CPU's\n"
+                       for name, item in sorted(value["items"].items()) if name.endswith(".compared") and "tensors" in item)
+    rows = [["network", "latency ms", "spinning ms", "device ms", "copies ms", "CPU steps", "device / torch", "latency / torch"]]
     for name, item in sorted(value["items"].items()):
         if "latency_ms" in item:
-            rows.append([name, number(item["latency_ms"]["median"]), number(item.get("device_ms")),
+            rows.append([name, number(item["latency_ms"]["median"]), number(item.get("latency_spin_ms", {}).get("median")),
+                         number(item.get("device_ms")),
                          number(item.get("copies_ms")), number(item.get("cpu_steps")),
                          number(item.get("device_over_torch")), number(item.get("latency_over_torch"))])
-    return table(rows)
+    return compared + table(rows)
 
 
 def of_tools(value):
