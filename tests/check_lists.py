@@ -12,13 +12,15 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("core", "graph", "kernels", "engine", "importer", "optimizer", "cli")
-# Ops that the run time computes itself: they have no kernel.
-WITHOUT_KERNEL = {"SizeTensor", "Require", "If", "Loop", "Scan"}
+FOLDERS = ("core", "graph", "kernels", "engine", "importer", "optimizer", "cli", "python")
+# Ops that the run time computes itself, which have no kernel, and the op whose kernels are those of libraries
+# (tests/engine/custom/).
+WITHOUT_KERNEL = {"SizeTensor", "Require", "If", "Loop", "Scan", "Custom"}
 
 # (what, file that declares it, pattern of a name there, file that lists it)
 LISTED = [
     ("the pass", "optimizer/passes/passes.h", r"^  X\((\w+), k", "docs/optimizer.md"),
+    ("the pass", "optimizer/passes/passes.h", r"^  X\((\w+), k", "cli/ablation/pass_families.cc"),
     ("the metric", "engine/tune/metric/make_metric.cc", r"^    \{\"([\w-]+)\",", "engine/tune/metric/metric.h"),
     ("the metric", "engine/tune/metric/make_metric.cc", r"^    \{\"([\w-]+)\",", "docs/tuning.md"),
 ]
@@ -81,6 +83,7 @@ def self_test():
     wrong = []
     for path, old, new, message in [
             ("docs/optimizer.md", "fold_pad", "", "docs/optimizer.md: the pass \"fold_pad\""),
+            ("cli/ablation/pass_families.cc", "fold_pad", "", "cli/ablation/pass_families.cc: the pass \"fold_pad\""),
             ("optimizer/passes/passes.h", "X(fold_pad,", "X(fold_pads,", "tests/golden/passes/fold_pads.txt: the cases"),
             ("optimizer/passes/passes.h", "fold_pad", "", "optimizer/passes/passes.h: the pass of optimizer/passes/fold_pad.cc"),
             ("docs/tuning.md", "max-error", "", "docs/tuning.md: the metric \"max-error\""),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks sizes: no source file above 600 lines, no folder above 45 C++ files, public headers together under 1,700 lines."""
+"""Checks sizes: no source file above 600 lines, no folder above 45 C++ files, public headers together under 1,915 lines."""
 
 import collections
 import os
@@ -10,7 +10,7 @@ from sources import ROOT, sources
 
 FILE_LIMIT = 600
 FOLDER_LIMIT = 45
-PUBLIC_LIMIT = 1700
+PUBLIC_LIMIT = 1915
 
 
 def lines_of(path):

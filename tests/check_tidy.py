@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clang-tidy finds nothing in any source that build/release compiles.
+"""clang-tidy finds nothing in any source that build/release compiles, or the newest wheel's build if there is one.
 
 A file is looked at again only when something it includes, its flags or .clang-tidy changed:
 what passed is remembered in build/release/tidy, under a hash of the preprocessed text.
@@ -13,6 +13,7 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from compile_commands import compile_commands
 from sources import ROOT, sources
@@ -50,6 +51,8 @@ def check(entry, rules):
 
 def main():
     entries = compile_commands(BUILD)
+    for database in sorted(Path(f"{ROOT}/build/python").glob("*/compile_commands.json"), key=os.path.getmtime):
+        entries |= {name: entry for name, entry in compile_commands(database.parent).items() if name.startswith("python/")}
     wanted = [os.path.relpath(name, ROOT) for name in sys.argv[1:]] or sources(".cc")
     wanted = [name for name in wanted if name in entries]
     with open(f"{ROOT}/.clang-tidy", "rb") as config:

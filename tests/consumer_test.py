@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Installs a build into an empty prefix and builds and runs the samples against it, as a user would.
+"""Builds and runs the samples against an installed tree, as a user would.
 
-Arguments: the build folder, the C++ compiler, the CMake build type.
+    consumer_test.py BUILD COMPILER TYPE              the tree is installed from a build folder, and moved
+    consumer_test.py --prefix PREFIX COMPILER TYPE    the tree is there
 """
 
 import os
+import shlex
+import struct
 import subprocess
 import sys
 import tempfile
@@ -19,9 +22,9 @@ PROGRAMS = {
     "async_c": "image may be written again\n47 scores\n",
     "dynamic_batch": "[1,47]\n[4,47]\n[8,47]\n",
     "dynamic_batch_c": "[1,47]\n[4,47]\n[8,47]\n",
-    "errors": "invalid_argument: input \"image\" has shape [9,1,32,32], the engine wants [N,1,32,32]"
+    "errors": "invalid_argument: input \"image\" has shape [9,1,32,32], the engine expects [N,1,32,32]"
               " (from [1,1,32,32] to [8,1,32,32])\na batch of 9 does not fit\n",
-    "errors_c": "code 3: input \"image\" has shape [9,1,32,32], the engine wants [N,1,32,32]"
+    "errors_c": "code 3: input \"image\" has shape [9,1,32,32], the engine expects [N,1,32,32]"
                 " (from [1,1,32,32] to [8,1,32,32])\na batch of 9 does not fit\n",
 }
 
@@ -43,7 +46,7 @@ def headers_compile_alone(prefix, compiler):
     """Each installed header, as the first one of a program; the C interface as C, too."""
     include = Path(prefix) / "include"
     ways = [("-xc++", "-std=c++20", header) for header in sorted(include.rglob("*.h"))]
-    ways += [("-xc", "-std=c11", header) for _, _, header in ways if header.name in ("c_api.h", "c_builder.h")]
+    ways += [("-xc", "-std=c11", header) for _, _, header in ways if header.name in ("c_api.h", "c_builder.h", "c_kernels.h")]
     assert len(ways) > 20, "the headers are not installed"
 
     def compile_alone(way):
@@ -56,36 +59,79 @@ def headers_compile_alone(prefix, compiler):
     return not errors
 
 
-def main(build, compiler, build_type):
+def is_no_package(build, compiler, scratch):
+    """A build tree in a search path is no installed package, and must not look like one."""
+    alone = subprocess.run(["cmake", "-G", "Ninja", "-S", f"{ROOT}/samples/hello_engine", "-B", scratch,
+                            f"-DCMAKE_CXX_COMPILER={compiler}"], text=True, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT, env={"PATH": f"{build}/bin:{os.environ['PATH']}"})
+    if "annealTargets.cmake" in alone.stdout:
+        print("find_package() takes the build tree for an installed package:", alone.stdout, sep="\n")
+    return "annealTargets.cmake" not in alone.stdout
+
+
+def kernels_of_its_own(prefix, tree, scratch):
+    """The library of samples/custom_kernel runs on the CPU and on the emulated device, and nothing runs without it."""
+    sample, anneal = Path(ROOT, "samples/custom_kernel"), f"{prefix}/bin/anneal"
+    library, engine = f"{tree}/custom_kernel/soft_clip.so", f"{scratch}/soft_clip.engine"
+    if len(Path(sample, "soft_clip.c").read_text().splitlines()) > 60:
+        print("samples/custom_kernel/soft_clip.c must show a kernel within 60 lines")
+        return False
+    values = [-4, -1, 0, 0.5, 1, 2, 3, 1000]
+    Path(scratch, "x.raw").write_bytes(struct.pack("8f", *values))
+    call(anneal, "build", f"{sample}/soft_clip.onnx", "--library", library, "--target", "cpu,emulated", "-o", engine)
+    for device in ("cpu", "emulated"):
+        call(anneal, "run", engine, "--library", library, "--device", device, "--input", "x=x.raw", "--shapes", "x:2x4",
+             "--save", f"{scratch}/{device}", cwd=scratch)
+        results = struct.unpack("8f", Path(scratch, device, "y.npy").read_bytes()[-32:])
+        for x, y in zip(values, results):
+            if abs(y - 2 * x / (1 + 0.5 * abs(x))) > 1e-5:
+                print(f"SoftClip of {x} on {device} is {y}")
+                return False
+    for command in (["compare", f"{sample}/soft_clip.onnx"], ["compare", engine, f"{sample}/soft_clip.onnx"],
+                    ["bench", engine, "--duration", "0.1"], ["bench", f"{sample}/soft_clip.onnx", "--duration", "0.1"],
+                    ["inspect", f"{sample}/soft_clip.onnx"], ["run", f"{sample}/soft_clip.onnx", "--input", "random"]):
+        call(anneal, *command, "--library", library, cwd=scratch)
+    for command in (["build", f"{sample}/soft_clip.onnx", "-o", f"{scratch}/none.engine"], ["run", engine, "--input", "random"],
+                    ["inspect", engine]):
+        without = subprocess.run([anneal, *command], text=True, capture_output=True, cwd=scratch)
+        if without.returncode != 3 or "--library" not in without.stderr or "SoftClip" not in without.stderr:
+            print("without its library,", command, "gives", without.returncode, without.stderr)
+            return False
+    if "cuda.custom.library" not in call(anneal, "inspect", engine, "--library", library):
+        print("inspect must show the kernel")
+        return False
+    return True
+
+
+def main(build, prefix, compiler, build_type):
     with open(f"{ROOT}/README.md") as readme, open(f"{ROOT}/samples/hello_engine/main.cc") as program:
         if f"```cpp\n{program.read()}```" not in readme.read():
             print("README.md must show samples/hello_engine/main.cc as it is")
             return 1
     with tempfile.TemporaryDirectory(prefix="anneal-consumer-") as scratch:
-        # An installed tree may be moved.
-        prefix, tree = f"{scratch}/moved", f"{scratch}/build"
-        call("cmake", "--install", build, "--prefix", f"{scratch}/prefix")
-        os.rename(f"{scratch}/prefix", prefix)
+        tree = f"{scratch}/build"
+        if not prefix:
+            # An installed tree may be moved.
+            prefix = f"{scratch}/moved"
+            call("cmake", "--install", build, "--prefix", f"{scratch}/prefix")
+            os.rename(f"{scratch}/prefix", prefix)
         for path in ("share/doc/anneal/LICENSE", "share/man/man1/anneal.1", "share/bash-completion/completions/anneal"):
             if not os.path.isfile(f"{prefix}/{path}"):
                 print(f"{path} is not installed")
                 return 1
         if not headers_compile_alone(prefix, compiler):
             return 1
-        # A build tree in a search path is no installed package, and must not look like one.
-        alone = subprocess.run(["cmake", "-G", "Ninja", "-S", f"{ROOT}/samples/hello_engine", "-B", f"{scratch}/alone",
-                                f"-DCMAKE_CXX_COMPILER={compiler}"], text=True, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, env={"PATH": f"{build}/bin:{os.environ['PATH']}"})
-        if "annealTargets.cmake" in alone.stdout:
-            print("find_package() takes the build tree for an installed package:", alone.stdout, sep="\n")
+        if build and not is_no_package(build, compiler, f"{scratch}/alone"):
             return 1
-        for sample in ("hello_engine", "hello_builder", "accuracy_vs_latency"):
+        for sample in ("hello_engine", "hello_builder", "accuracy_vs_latency", "custom_kernel", "regression", "matmul_travel",
+                       "pipeline"):
             call("cmake", "-G", "Ninja", "-S", f"{ROOT}/samples/{sample}", "-B", f"{tree}/{sample}",
                  f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_COMPILER={compiler}", f"-DCMAKE_BUILD_TYPE={build_type}")
             call("cmake", "--build", f"{tree}/{sample}")
         for program in ("hello_engine/hello_engine", "hello_engine/hello_engine_c", "hello_builder/hello_builder",
                         "hello_builder/hello_builder_c",
-                        "accuracy_vs_latency/accuracy_vs_latency"):
+                        "accuracy_vs_latency/accuracy_vs_latency", "regression/regression", "matmul_travel/matmul_travel",
+                        "pipeline/pipeline"):
             # Inline functions of public headers must not call what only libbuilder may.
             if "ANNEAL_PRIVATE" in call("readelf", "-V", f"{tree}/{program}"):
                 print(f"{program} needs private names of libengine: the next version would refuse it")
@@ -104,6 +150,8 @@ def main(build, compiler, build_type):
                 if len(program.readlines()) > 25:
                     print(f"samples/hello_builder/{sample} must show building within 25 lines")
                     return 1
+        if not kernels_of_its_own(prefix, tree, scratch):
+            return 1
         scores = call(f"{tree}/hello_engine/hello_engine", cwd=scratch).split()
         if len(scores) != 47:
             print("the program must print the 47 scores of the glyphs, not", scores)
@@ -122,7 +170,7 @@ def main(build, compiler, build_type):
                 return 1
         config = subprocess.run(["pkg-config", "--cflags", "--libs", "anneal-engine"], text=True, capture_output=True,
                                 check=True, env={**os.environ, "PKG_CONFIG_PATH": library_folder(prefix) + "/pkgconfig"})
-        call(compiler, "-std=c++20", f"{ROOT}/samples/hello_engine/main.cc", "-o", f"{scratch}/by_pkg_config", *config.stdout.split(),
+        call(compiler, "-std=c++20", f"{ROOT}/samples/hello_engine/main.cc", "-o", f"{scratch}/by_pkg_config", *shlex.split(config.stdout),
              f"-Wl,-rpath,{library_folder(prefix)}")
         if call(f"{scratch}/by_pkg_config", cwd=scratch).split() != scores:
             print("the program compiled by pkg-config prints other scores")
@@ -137,4 +185,6 @@ def main(build, compiler, build_type):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    if sys.argv[1] == "--prefix":
+        sys.exit(main(None, *sys.argv[2:]))
+    sys.exit(main(sys.argv[1], None, *sys.argv[2:]))

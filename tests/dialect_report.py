@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Counts places whose words a reader must guess at: comments and messages of C++ files, and pages. A report, not a test.
+"""Counts places whose words a reader must guess at: comments and messages of C++ files, and pages.
 
     dialect_report.py               a table: kinds of places, and what each pattern counts
     dialect_report.py --list        every place as file:line: pattern: text
     dialect_report.py --rev COMMIT  the same of an older commit
     dialect_report.py FOLDER...     only files below these folders
+    dialect_report.py --most 29     fails, with a list, if "words" has more places
 
 "words" are phrases that hide the noun or the actor; a few are right. "clauses" are a softer sign: relative clauses in place
 of a noun, chains of "of", long sentences. Many are right, so their number is only compared with earlier ones.
@@ -128,6 +129,7 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--words", action="store_true", help="only the first group in the list")
     parser.add_argument("--rev")
+    parser.add_argument("--most", type=int, metavar="N", help="of the first group")
     options = parser.parse_args()
     suffixes = (".h", ".cc", ".cpp", ".c", ".md")
     with tempfile.TemporaryDirectory() as folder:
@@ -141,6 +143,12 @@ def main():
         if options.folders:
             files = [path for path in files if path.startswith(tuple(options.folders))]
         found = list(report(root, files))
+    words = sum(place[1] == "words" for place in found)
+    if options.most is not None:
+        if words > options.most:
+            print("\n".join(f"{path}:{line}: {name}: {sentence}" for _, group, name, path, line, sentence in found if group == "words"))
+        print(f"dialect: {words} places, {options.most} are allowed")
+        return words > options.most
     if options.list:
         for kind, group, name, path, line, sentence in found:
             if group == "words" or not options.words:

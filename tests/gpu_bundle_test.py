@@ -23,7 +23,7 @@ import time
 NEWEST_GLIBC = (2, 36)
 MOST_BYTES = 50 << 20
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PARTS = ("facts", "engines", "op_cases", "kernels", "torch", "networks", "tools")
+PARTS = ("facts", "engines", "op_cases", "libraries", "kernels", "torch", "networks", "tools")
 KILLS = 3
 
 problems = []
@@ -110,6 +110,12 @@ def check_whole_run(root, folder):
         family = {"conv": "cuda.conv", "matmul": "cuda.matmul", "attention": "cuda.attention"}.get(kind, "cuda.")
         expect(item["kernel"].startswith(family), f"{name} is timed as {item['kernel']}")
         expect(any("us" in each for each in item["configs"]), f"{name} has no time")
+        checked = [each for each in item["configs"] if "differs_by" in each]
+        expect(len(checked) == len(item["configs"]) - 1, f"{name}: {len(checked)} of {len(item['configs'])} compared")
+    networks = found.get("networks", {}).get("items", {})
+    compared = [item for name, item in networks.items() if name.endswith(".compared")]
+    expect(len(compared) >= 4 and all(item["tensors"] > 0 and item["outputs"] for item in compared), f"{len(compared)} networks are compared")
+    expect(all("latency_spin_ms" in item for name, item in networks.items() if name.endswith(".b1")), "nothing spins")
     summary = (out / "summary.txt").read_text()
     expect(all(f"== {part}" in summary for part in PARTS), "the summary lacks parts")
     return out
@@ -324,19 +330,25 @@ def check_shares(root):
     """However long parts take, each has its share, and all of them end by the limit."""
     program = ("import sys; sys.path.insert(0, sys.argv[1])\n"
                "from bundle import parts\n"
-               "class Setting: emulated = False\n"
-               "chosen = [each for each in parts.PARTS if each.is_default]\n"
-               "assert sum(each.seconds for each in chosen) == 540\n"
+               "class Setting:\n"
+               "    emulated, unprepared = False, sys.argv[2] == 'unprepared'\n"
+               "    @classmethod\n"
+               "    def is_unprepared(cls): return cls.unprepared\n"
+               "chosen = parts.ordered([each for each in parts.PARTS if each.is_default], Setting)\n"
+               "names = [each.name for each in chosen]\n"
+               "assert names[2] == ('networks' if Setting.unprepared else 'op_cases') and len(names) == 8, names\n"
+               "assert sum(each.weight(Setting) for each in chosen) == 540\n"
                "for used in (0, 0.5, 1):\n"
                "    left, rest = 540, list(chosen)\n"
                "    while rest:\n"
                "        part = rest.pop(0)\n"
                "        limit = parts.limit_of(part, rest, Setting, left)\n"
-               "        assert limit >= part.seconds - 1e-6, (part.name, limit)\n"
+               "        assert limit >= part.weight(Setting) - 1e-6, (part.name, limit)\n"
                "        left -= used * limit\n"
                "    assert left > -1e-6, left\n"
                "assert parts.limit_of(parts.PARTS[-1], [], Setting, 540) == 540\n")
-    expect(subprocess.run([sys.executable, "-c", program, root]).returncode == 0, "shares of the time are wrong")
+    for images in ("prepared", "unprepared"):
+        expect(subprocess.run([sys.executable, "-c", program, root, images]).returncode == 0, f"{images}: shares are wrong")
 
 
 def check_short_run(root, folder):
@@ -379,6 +391,24 @@ def check_images_left_out(folder):
                "assert told['images'] == 0\n")
     ended = subprocess.run([sys.executable, "-c", program, ROOT / "bench/gpu", folder / "left_out"])
     expect(ended.returncode == 0, "images are not left out as they should be")
+
+
+def check_cases_without_a_kernel(root):
+    """A case that no kernel accepts is no failure, also when another one of its batch fails."""
+    program = ("import sys, types; sys.path.insert(0, sys.argv[1])\n"
+               "from bundle import op_cases, process\n"
+               "class End: left = lambda self: 100\n"
+               "class Variant: name = 'base'\n"
+               "items = {}\n"
+               "record = types.SimpleNamespace(items=items, add=items.__setitem__, value={})\n"
+               "op_cases.has_images = lambda setting: False\n"
+               "cases = op_cases.Batches(None, record, End(), Variant())\n"
+               "lost = process.Ended(6, 0.1, False, 'lost'), process.Ended(0, 0.1, False, '')\n"
+               "cases.process = lambda names, limit: ({}, lost[names == ['without']])\n"
+               "cases.run_batch(['wrong', 'without'])\n"
+               "assert 'error' in items['wrong'] and 'error' not in items['without'], items\n"
+               "assert items['without']['note'] == 'no kernel accepts it', items\n")
+    expect(subprocess.run([sys.executable, "-c", program, root]).returncode == 0, "a case without a kernel fails")
 
 
 def check_limits(root):
@@ -461,6 +491,7 @@ def main():
         check_hanging_run(root)
         check_images_left_out(folder)
         check_floors(root)
+        check_cases_without_a_kernel(root)
         check_machine_without_a_card(root, folder)
         out = check_whole_run(root, folder)
         check_killed_runs(root, folder)

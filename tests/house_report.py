@@ -3,7 +3,7 @@
 
     house_report.py [--build build/release] [REVISION...]    one column for each revision, then one for the working tree
 
-A revision is read with `git archive`; exported names and stripped sizes need a build and are given for the working tree
+A revision is read with `git archive`; raw symbols and stripped sizes need a build and are given for the working tree
 alone. Functions are found by their first line and their braces, so a count may be off by some in a thousand.
 """
 
@@ -18,8 +18,10 @@ from io import BytesIO
 from pathlib import Path
 
 from module_circles import circles, module_circles
+from public_commands import PUBLIC_COMMANDS, reached_in_cli
 
 ROOT = Path(__file__).resolve().parent.parent
+EXPORTS = "tests/golden/exports_"
 LIBRARIES = ("core", "graph", "importer", "optimizer", "kernels", "engine", "cli")
 INCLUDE = re.compile(r'^\s*#\s*include\s*"anneal/([^"]+)"', re.M)
 # A function's first line ends in a brace behind its parameters; `else if (...) {` and the like are none.
@@ -77,6 +79,12 @@ def rows(read_all, subjects):
     own = [other for path, found in includes.items() if path.startswith("cli/") for other in found
            if not other.startswith("cli/") and other not in public]
     yield "cli: headers that are not public, includes of them", f"{len(set(own))}, {len(own)}"
+    starts = {f"cli/commands/{name}_command.cc" for name in PUBLIC_COMMANDS}
+    own = [other for path in reached_in_cli(house, starts) for other in includes[path]
+           if not other.startswith("cli/") and other not in public]
+    yield "headers that are not public in the commands of public_commands.py, includes", f"{len(set(own))}, {len(own)}"
+    listed = [read_all.get(f"{EXPORTS}{library}.txt", "").count("\n") for library in ("engine", "builder")]
+    yield "exported names of libengine, of libbuilder", f"{listed[0]}, {listed[1]}"
     options = {name for path, text in house.items() if path.startswith(("engine/builder/", "engine/tune/", "optimizer/"))
                for name in re.findall(r"^struct (\w*Options)\b", text, re.M)}
     yield "option structs of builder, tuning and optimizer", f"{len(options)}"
@@ -101,18 +109,22 @@ def built(folder):
         yield f"lib{name}: exported names (raw symbols), MB stripped", f"{exports(library)}, {size / 1e6:.2f}"
 
 
+def is_read(path):
+    return path.endswith((".h", ".cc", ".cmake")) or path.startswith(EXPORTS)
+
+
 def tree_of(revision):
     archive = subprocess.run(["git", "-C", ROOT, "archive", revision], capture_output=True, check=True).stdout
     with tarfile.open(fileobj=BytesIO(archive)) as files:
         return {each.name: files.extractfile(each).read().decode("utf-8", "replace") for each in files
-                if each.isfile() and each.name.endswith((".h", ".cc", ".cmake"))}
+                if each.isfile() and is_read(each.name)}
 
 
 def working_tree():
     listed = subprocess.run(["git", "-C", ROOT, "ls-files", "--cached", "--others", "--exclude-standard"], capture_output=True,
                             text=True, check=True).stdout.split("\n")
     return {path: (ROOT / path).read_text(encoding="utf-8", errors="replace") for path in listed
-            if path.endswith((".h", ".cc", ".cmake")) and (ROOT / path).is_file()}
+            if is_read(path) and (ROOT / path).is_file()}
 
 
 def subjects_of(revision):

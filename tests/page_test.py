@@ -12,10 +12,11 @@ The blocks of a page run in order, in one temporary folder. A block is judged by
     cpp, c  a whole program is compiled, linked and run, with the arguments of a line "// arguments: ..."; other
             statements are compiled in a function that has `context` and `pixels`
     cmake   configures a program, with the installed package
+    python  must compile; python/tests/test_pages.py runs it, with the package
     none    no program and no output: a formula, a grammar, a drawing
 
 A block that cannot run has its reason in the fence: ```sh (needs a GPU). A block with the reason `(needs shared)` runs
-where ../shared/data exists. Variables that a sh block sets keep their values in later ones. Commands that are indented
+where ../shared/data exists; one with `(needs an installed Anneal)` runs, and CMake finds it. Variables that a sh block sets keep their values in later ones. Commands that are indented
 instead of fenced are refused.
 """
 
@@ -31,11 +32,12 @@ import sources
 
 ROOT = Path(sources.ROOT)
 
-LANGUAGES = {"sh", "text", "cpp", "c", "cmake", ""}
+LANGUAGES = {"sh", "text", "cpp", "c", "cmake", "python", ""}
 FENCED = re.compile(r"^```([a-z]*)(?: \(([^)\n]+)\))?\n(.*?)^```$", re.M | re.S)
 # Whether lines without a language are a program after all.
 PROGRAM = re.compile(r"^\s*(\$ )?(anneal|make|cmake|g\+\+|gcc|python3?|export|sudo|ctest|[A-Z_]+=\S+) |#include|\bmain\(", re.M)
 NEEDED = {"needs shared": ROOT.parent / "shared/data"}
+INSTALLED = "needs an installed Anneal"
 
 
 class Page:
@@ -124,11 +126,19 @@ class Page:
             if done.returncode:
                 return self.fault("does not build", text, done.stdout)
 
+    def compile_python(self, text):
+        try:
+            compile(text, "page.py", "exec")
+        except SyntaxError as error:
+            self.fault(f"does not compile ({error})", text)
+
     def run(self, page):
         for language, reason, text in FENCED.findall(page):
             if language not in LANGUAGES:
                 self.fault(f"a block of \"{language}\", which nothing checks", text)
-            if reason and not (reason in NEEDED and NEEDED[reason].exists()):
+            if reason == INSTALLED:
+                self.environment["CMAKE_PREFIX_PATH"] = str(self.installed())
+            elif reason and not (reason in NEEDED and NEEDED[reason].exists()):
                 continue
             self.count += 1
             if language == "sh":
@@ -139,6 +149,8 @@ class Page:
                 self.compile(language, text)
             elif language == "cmake":
                 self.configure(text)
+            elif language == "python":
+                self.compile_python(text)
             elif PROGRAM.search(text):
                 self.fault("a program in a block without a language", text)
         for line in FENCED.sub("", page).splitlines():
@@ -172,6 +184,8 @@ def self_test(compiler):
             ("an output without a command", "```text\none\n```\n", 1),
             ("a reason", "```sh (needs a GPU)\nfalse\n```\n", 0),
             ("a target of make that does not exist", "```sh\nmake nothing\n```\n", 1),
+            ("Python that does not compile", "```python\nx = = 1\n```\n", 1),
+            ("Python that compiles", "```python\nimport anneal\n```\n", 0),
             ("an unknown language", "```perl\n1\n```\n", 1),
             ("a program without a language", "```\nanneal build x.onnx\n```\n", 1),
             ("an indented command", "text\n\n    anneal build x.onnx\n", 1),
@@ -184,7 +198,7 @@ def self_test(compiler):
 
 def main():
     if sys.argv[1] == "--self-test":
-        faults, count = self_test("c++"), 13
+        faults, count = self_test("c++"), 15
     else:
         build, compiler, page = sys.argv[1:]
         with tempfile.TemporaryDirectory(prefix="anneal-page-") as folder:

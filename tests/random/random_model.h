@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/tensor.h"
 #include "anneal/tests/random/extent.h"
 #include "anneal/tests/random/node_writer.h"

@@ -58,6 +58,15 @@ void add_names(const NodeProto& node, std::set<std::string>& names) {
   }
 }
 
+// Its first operand loses the mean within the node: equal elements leave the rounding
+// of each, which a change of the whole operand does not show.
+bool subtracts_a_mean(const NodeProto& node) {
+  static const std::set<std::string, std::less<>> kNames = {
+      "LayerNormalization", "GroupNormalization", "InstanceNormalization",
+      "MeanVarianceNormalization"};
+  return kNames.contains(node.op_type());
+}
+
 // The values that step functions follow from.
 std::set<std::string> deciding(const RandomModel& model) {
   std::set<std::string> names;
@@ -104,6 +113,11 @@ class Rounder {
         names.push_back(output);
         output += "_raw";
       }
+      if (is_disturbed_ && subtracts_a_mean(node)) {
+        const std::string disturbed = node.output(0) + "_operand";
+        disturb_each(rounded, node.input(0), disturbed);
+        node.set_input(0, disturbed);
+      }
       *rounded.add_node() = node;
       for (const std::string& name : names) add_rounding(rounded, name + "_raw", name);
     }
@@ -124,37 +138,51 @@ class Rounder {
     add_rounding(graph, name, name + "_rounded");
     renamed_.insert(name);
   }
+  static NodeProto& add_node(GraphProto& graph, const char* op,
+                             const std::vector<std::string>& inputs, const std::string& output) {
+    auto& added = *graph.add_node();
+    added.set_op_type(op);
+    for (const auto& input : inputs) added.add_input(input);
+    added.add_output(output);
+    return added;
+  }
+  static anneal_onnx::TensorProto& add_constant(GraphProto& graph, const std::string& name,
+                                                int type) {
+    auto& node = add_node(graph, "Constant", {}, name);
+    auto& tensor = *attribute(node, "value", anneal_onnx::AttributeProto::TENSOR).mutable_t();
+    tensor.set_data_type(type);
+    return tensor;
+  }
+  static void add_number(GraphProto& graph, const std::string& name, double value) {
+    add_constant(graph, name, onnx::FLOAT).add_float_data(static_cast<float>(value));
+  }
+  // from * (1 + c * sin(1000 * of)), and another factor for the whole.
+  void disturb(GraphProto& graph, const std::string& from, const std::string& of,
+               const std::string& to) {
+    const double unit = type_ == onnx::FLOAT ? 0x1p-20 : type_ == onnx::FLOAT16 ? 0x1p-12 : 0x1p-9;
+    add_number(graph, to + "_1000", 1000 + random_.uniform(-100, 100));
+    add_number(graph, to + "_c", random_.uniform(1, 2) * unit);
+    add_number(graph, to + "_1", 1 + random_.uniform(-1, 1) * unit);
+    add_node(graph, "Mul", {of, to + "_1000"}, to + "_argument");
+    add_node(graph, "Sin", {to + "_argument"}, to + "_sine");
+    add_node(graph, "Mul", {to + "_sine", to + "_c"}, to + "_change");
+    add_node(graph, "Add", {to + "_change", to + "_1"}, to + "_factor");
+    add_node(graph, "Mul", {from, to + "_factor"}, to);
+  }
+  // Another factor for each element, also for equal ones: by its place.
+  void disturb_each(GraphProto& graph, const std::string& from, const std::string& to) {
+    for (const auto& [name, value] : {std::pair("_zero", 0), std::pair("_step", 1)})
+      add_constant(graph, to + name, onnx::INT64).add_int64_data(value);
+    add_node(graph, "Shape", {from}, to + "_shape");
+    add_node(graph, "Size", {from}, to + "_size");
+    add_node(graph, "Range", {to + "_zero", to + "_size", to + "_step"}, to + "_range");
+    set(add_node(graph, "Cast", {to + "_range"}, to + "_floats"), "to", int64_t{onnx::FLOAT});
+    add_node(graph, "Reshape", {to + "_floats", to + "_shape"}, to + "_places");
+    disturb(graph, from, to + "_places", to);
+  }
   void add_rounding(GraphProto& graph, const std::string& from, const std::string& to) {
-    if (is_disturbed_) {
-      const double unit = type_ == onnx::FLOAT     ? 0x1p-20
-                          : type_ == onnx::FLOAT16 ? 0x1p-12
-                                                   : 0x1p-9;
-      // x * (1 + c * sin(1000 x)): another factor for each element, so that sums of many show.
-      const auto number = [&](const std::string& name, double value) {
-        auto& node = *graph.add_node();
-        node.set_op_type("Constant");
-        node.add_output(to + name);
-        auto& tensor = *attribute(node, "value", anneal_onnx::AttributeProto::TENSOR).mutable_t();
-        tensor.set_data_type(onnx::FLOAT);
-        tensor.add_float_data(static_cast<float>(value));
-      };
-      number("_1000", 1000 + random_.uniform(-100, 100));
-      number("_c", random_.uniform(1, 2) * unit);
-      number("_1", 1 + random_.uniform(-1, 1) * unit);
-      const auto node = [&](const char* op, const std::vector<std::string>& inputs,
-                            const std::string& output) {
-        auto& added = *graph.add_node();
-        added.set_op_type(op);
-        for (const auto& input : inputs) added.add_input(input);
-        added.add_output(output);
-      };
-      node("Mul", {from, to + "_1000"}, to + "_argument");
-      node("Sin", {to + "_argument"}, to + "_sine");
-      node("Mul", {to + "_sine", to + "_c"}, to + "_change");
-      node("Add", {to + "_change", to + "_1"}, to + "_factor");
-      node("Mul", {from, to + "_factor"}, to);
-      return;
-    }
+    // Another factor for each element, so that sums of many show.
+    if (is_disturbed_) return disturb(graph, from, from, to);
     for (const bool back : {false, true}) {
       auto& node = *graph.add_node();
       node.set_op_type("Cast");

@@ -96,6 +96,13 @@ std::optional<Value> trip_count(Maker& maker) {
   return scalar_constant(maker, random.between(1, 3));
 }
 
+// The results of all iterations. Nested, they would grow without end.
+Extents stacked_of(const Extent& times, const Extents& each) {
+  Extents dims = each;
+  dims.insert(dims.begin(), times);
+  return dims;
+}
+
 bool loop(Maker& maker) {
   if (maker.depth() >= kDeepest) return false;
   RandomNumbers& random = maker.random();
@@ -144,7 +151,7 @@ bool loop(Maker& maker) {
   if (counts) maker.body_output(next_counter);
   const auto each =
       maker.choose([](const Value& v) { return v.is_float() && v.rank() <= 3 && !v.is_constant; });
-  const bool scans = each && random.one_in(2);
+  const bool scans = each && random.one_in(2) && is_small(stacked_of(times, each->dims));
   Value scanned;
   if (scans) {
     scanned = maker.apply(
@@ -160,7 +167,7 @@ bool loop(Maker& maker) {
     results.push_back({.type = onnx::INT64, .high = 4, .grid = 0});
   }
   if (scans) {
-    scanned.dims.insert(scanned.dims.begin(), times);
+    scanned.dims = stacked_of(times, scanned.dims);
     scanned.contents.reset();
     results.push_back(scanned);
   }
@@ -178,7 +185,7 @@ bool scan(Maker& maker) {
   row.contents.reset();
   row.dims.erase(row.dims.begin() + static_cast<int64_t>(axis));
   const auto start = maker.choose([](const Value& v) { return v.is_float() && v.largest() <= 4; });
-  if (!start) return false;
+  if (!start || !is_small(stacked_of(x->dims[axis], start->dims))) return false;
   const bool backwards = random.one_in(3);
   maker.open_scope();
   const Value state = maker.body_input({.dims = start->dims, .low = -4, .high = 4});
@@ -192,13 +199,13 @@ bool scan(Maker& maker) {
   maker.body_output(next, true);
   const auto found =
       maker.choose([&](const Value& v) { return v.is_float() && v.rank() <= 3 && !v.is_constant; });
-  const Value shown = found ? *found : next;
+  const Value shown = found && is_small(stacked_of(x->dims[axis], found->dims)) ? *found : next;
   Value stacked =
       maker.apply("Neg", {shown},
                   {.dims = shown.dims, .low = -shown.high, .high = -shown.low, .grid = shown.grid});
   maker.body_output(stacked, true);
   const auto body = maker.close_scope();
-  stacked.dims.insert(stacked.dims.begin(), x->dims[axis]);
+  stacked.dims = stacked_of(x->dims[axis], stacked.dims);
   maker.apply_all("Scan", {*start, *x}, {{.dims = start->dims, .low = -4, .high = 4}, stacked},
                   [&](auto& node) {
                     set(node, "body", body);

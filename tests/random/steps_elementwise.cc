@@ -1,6 +1,7 @@
 // Functions of floats, element by element.
 #include <cmath>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/tests/random/steps.h"
 
 namespace anneal::random_graphs {

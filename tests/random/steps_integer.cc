@@ -1,6 +1,7 @@
 // Integers: casts, arithmetic, bits.
 #include <cmath>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/tests/random/steps.h"
 
 namespace anneal::random_graphs {

@@ -1,6 +1,7 @@
 // Products: MatMul, Gemm, Einsum.
 #include <cmath>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/tests/random/steps.h"
 
 namespace anneal::random_graphs {
