@@ -2,7 +2,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 BENCH_VENV := build/bench-venv
 
-.PHONY: demo build test test-alone machine-code-tools test-asan test-emulated test-tsan test-integer-bits test-random test-large-weights test-standard-attributes test-all gpu-bundle test-gpu-bundle bench bench-public bench-kernels format lint install deps checks
+.PHONY: demo build test test-alone machine-code-tools test-asan test-asan-rest test-emulated test-virtual-card test-machine-code test-tsan test-integer-bits test-random test-large-weights test-standard-attributes test-all gpu-bundle test-gpu-bundle package test-package bench bench-public bench-kernels format lint install deps checks wheel test-python test-torch test-sdist test-wheel-roots reference test-reference
 
 # What is installed, and the sample. `make test` builds the tests as well.
 build: deps
@@ -27,7 +27,18 @@ checks: deps
 	@tests/check_unity.py
 	@tests/check_lists.py --self-test
 	@tests/check_lists.py
+	@tests/dialect_report.py --most 29
+	@tests/check_reference.py
 	@tests/check_format.sh
+
+# The pages of docs/reference, from the public headers and the docstrings of the Python package.
+reference:
+	@cmake/deps.sh python3-clang
+	@docs/reference/generator/make_reference.py
+
+test-reference:
+	@cmake/deps.sh python3-clang
+	@tests/reference_test.py
 
 # nvdisasm of PyPI takes the GPU kernels' machine code apart for a test, which is skipped without it.
 MACHINE_CODE_TOOLS := build/machine-code-tools
@@ -55,11 +66,23 @@ test-asan: checks build-asan
 test-emulated: checks build-asan
 	@ctest --preset emulated -j $(JOBS)
 
+# Kernels of AVX-512 on a machine with more, and what the kernels take of each card.
+test-asan-rest: checks build-asan
+	@ctest --preset asan-rest -j $(JOBS)
+
+# All op cases on the virtual card, which runs the PTX that NVRTC makes of our kernels, and whole networks.
+test-virtual-card: build-release
+	@ctest --preset virtual-card -j $(JOBS)
+
+# Machine code of the plans of five networks at three batch sizes, in f16 and int8, for three architectures.
+test-machine-code: build-release machine-code-tools
+	@ctest --preset release -C machine_code -R cuda_machine_code_whole_test
+
 # The sanitizer does not see what libgomp, which oneDNN brings, does to order threads.
 test-tsan: build-tsan
 	@ctest --preset tsan -j $(JOBS)
 
-test-all: test test-alone test-asan test-emulated test-tsan test-gpu-bundle test-integer-bits test-random test-large-weights test-standard-attributes
+test-all: test test-alone test-asan test-asan-rest test-emulated test-virtual-card test-machine-code test-tsan test-gpu-bundle test-package test-torch test-sdist test-wheel-roots test-reference test-integer-bits test-random test-large-weights test-standard-attributes
 
 # The integers of large quantized models on the emulated GPU, too.
 test-integer-bits: build-release
@@ -70,6 +93,7 @@ COUNT ?= 20000
 FIRST ?= 0
 
 test-random: build-release $(BENCH_VENV)/ready
+	@$(BENCH_VENV)/bin/python tests/random_judge_test.py
 	@$(BENCH_VENV)/bin/python tests/random_graphs_test.py build/release/tests/bin/random_graphs $(COUNT) $(FIRST)
 
 # An engine of 256 MB of weights that a model dequantizes, casts, moves and joins.
@@ -81,7 +105,8 @@ test-standard-attributes: build-release $(BENCH_VENV)/ready
 	@$(BENCH_VENV)/bin/python tests/standard_attributes_test.py build/release/bin/anneal
 
 # What a machine with an NVIDIA card needs to run the GPU suite: docs/gpu.md. All images of device functions take
-# more than an hour of one core the first time; IMAGES=N makes those of N layers and N / 10 batches of op cases.
+# more than an hour of one core the first time; IMAGES=N makes those of N layers and N / 10 batches of op cases,
+# IMAGES=networks those of five networks, and IMAGES=0 none, for a visit that nobody has prepared.
 # VARIANTS="name=build/folder ..." are further builds, whose programs are compared with the first.
 VERSION := $(shell sed -n 's/^project.anneal VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 IMAGES ?= all
@@ -96,6 +121,17 @@ test-gpu-bundle: IMAGES = 2
 test-gpu-bundle: gpu-bundle
 	@ANNEAL_CACHE_DIR=$(CURDIR)/build/release/tests/cache /usr/bin/python3 tests/gpu_bundle_test.py \
 	  dist/anneal-gpu-$(VERSION).tar.xz
+
+# dist/ gets a tarball and Debian packages: libanneal0.1, libanneal-dev and anneal.
+package: build
+	@cmake/deps.sh dpkg-dev
+	@cpack --config build/release/CPackConfig.cmake -B build/release/packages >build/release/packages.log || \
+	  { cat build/release/packages.log; exit 1; }
+	@mkdir -p dist && cp build/release/packages/*.tar.gz build/release/packages/*.deb dist/ && ls dist/*.tar.gz dist/*.deb
+
+test-package: package
+	@cmake/deps.sh debootstrap pkg-config
+	@tests/package_test.py dist || [ $$? -eq 77 ]
 
 demo: build
 	@samples/glyphs/demo.sh
@@ -134,6 +170,29 @@ bench-public: build $(PUBLIC_MODELS)/ready
 bench-kernels: build-release
 	@cmake --build --preset release -j $(JOBS) --target anneal_bench
 	@build/release/bin/anneal_bench
+
+# dist/anneal-*.whl for PYTHON, with all libraries that it needs; nothing of NVIDIA.
+PYTHON ?= python3
+
+wheel: deps
+	@JOBS=$(JOBS) python/make_wheel.sh $(PYTHON)
+
+# The package's tests with the wheel, in a fresh virtual environment. FLAGS are pytest's.
+test-python: deps
+	@JOBS=$(JOBS) python/test_wheel.sh $(PYTHON) $(FLAGS)
+
+# The same with torch and JAX, 3 GB; TORCH=FOLDER takes them from a virtual environment that has them.
+test-torch: deps
+	@JOBS=$(JOBS) TORCH=$(or $(TORCH),1) python/test_wheel.sh $(PYTHON) $(FLAGS)
+
+# The source distribution: pip compiles it, without this tree, in half an hour of one core.
+test-sdist: deps
+	@JOBS=$(JOBS) python/test_sdist.sh $(PYTHON)
+
+# The wheels of dist/ in empty systems without a compiler, of Debian 12 and of Ubuntu 24.04.
+test-wheel-roots: wheel
+	@cmake/deps.sh debootstrap
+	@python/wheel_root_test.py dist || [ $$? -eq 77 ]
 
 format: deps
 	@tests/check_format.sh --fix

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def help_of(anneal, *command):
-    return subprocess.run([anneal, *command, "--help"], check=True, capture_output=True, text=True).stdout
+    return subprocess.run([anneal, *command, "--help-all" if command else "--help"], check=True, capture_output=True, text=True).stdout
 
 
 def commands_of(text):

@@ -7,7 +7,7 @@ packages=(
   g++ cmake ninja-build ccache pkg-config python3 git
   libhwy-dev libfmt-dev libprotobuf-dev protobuf-compiler
   libcli11-dev nlohmann-json3-dev libarchive-dev libdnnl-dev
-  libjpeg-dev libpng-dev librsvg2-dev zlib1g-dev
+  libjpeg-dev libpng-dev librsvg2-dev librsvg2-bin zlib1g-dev
   libgtest-dev libgmock-dev libonnx-dev libonnx-testdata clang-format abigail-tools
   "$@"
 )

@@ -2,6 +2,7 @@
 # counts their lines.
 set(ANNEAL_ENGINE_PUBLIC_HEADERS
   ${PROJECT_BINARY_DIR}/include/anneal/anneal.h
+  ${PROJECT_BINARY_DIR}/include/anneal/core/application/hooks.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/dtype.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/error.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/dims.h
@@ -9,6 +10,7 @@ set(ANNEAL_ENGINE_PUBLIC_HEADERS
   ${PROJECT_BINARY_DIR}/include/anneal/core/tensor_view.h
   ${PROJECT_BINARY_DIR}/include/anneal/core/version.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/run/c_api.h
+  ${PROJECT_BINARY_DIR}/include/anneal/engine/run/library/c_kernels.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/run/debug.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/run/engine.h
   ${PROJECT_BINARY_DIR}/include/anneal/engine/run/stream.h
