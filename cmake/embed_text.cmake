@@ -1,6 +1,5 @@
-# cmake -DOUT=file.cc -DFILES="a.h;b.h" -P embed_text.cmake: a C++ file that defines
-# anneal::cuda::device_header(), which gives the text of each file by its name, and
-# device_header_names().
+# cmake -DOUT=file.cc -DFUNCTION=texts -DFILES="a.h;b.h" -P embed_text.cmake: a C++ file that defines
+# anneal::cuda::texts(), the name and the text of each file.
 set(rows "")
 foreach(file ${FILES})
   get_filename_component(name ${file} NAME)
@@ -17,28 +16,14 @@ foreach(file ${FILES})
   string(APPEND rows "    {\"${name}\", ${parts}},\n")
 endforeach()
 file(WRITE ${OUT} "// Generated from kernels/cuda/device.
-#include \"anneal/core/fail.h\"
-#include \"anneal/kernels/cuda/code/code.h\"
+#include \"anneal/kernels/cuda/code/embedded_text.h\"
 
 namespace anneal::cuda {
-namespace {
-constexpr struct {
-  std::string_view name, text;
-} kHeaders[] = {
+
+std::span<const EmbeddedText> ${FUNCTION}() {
+  static constexpr EmbeddedText kTexts[] = {
 ${rows}};
-}  // namespace
-
-std::string_view device_header(std::string_view name) {
-  for (const auto& header : kHeaders)
-    if (header.name == name) return header.text;
-  check(false, \"the library holds this header\");
-  return {};
-}
-
-std::vector<std::string_view> device_header_names() {
-  std::vector<std::string_view> names;
-  for (const auto& header : kHeaders) names.push_back(header.name);
-  return names;
+  return kTexts;
 }
 
 }  // namespace anneal::cuda

@@ -6,6 +6,7 @@
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
+#include "anneal/kernels/cuda/code/embedded_text.h"
 
 namespace anneal::cuda {
 namespace {
@@ -23,6 +24,14 @@ std::string with_name(const std::string& text, const std::string& name) {
   for (size_t at; (at = text.find(kPlace, from)) != std::string::npos; from = at + kPlace.size())
     result.append(text, from, at - from).append(name);
   return result.append(text, from);
+}
+
+std::string_view text_of(std::string_view header) {
+  const auto texts = device_texts();
+  const auto found = std::find_if(texts.begin(), texts.end(),
+                                  [&](const auto& text) { return text.name == header; });
+  check(found != texts.end(), "the library holds this header");
+  return found->text;
 }
 
 }  // namespace
@@ -61,7 +70,7 @@ std::string program_of(const std::vector<std::shared_ptr<Function>>& functions) 
       if (std::find(headers.begin(), headers.end(), header) == headers.end())
         headers.push_back(header);
   std::string program;
-  for (const std::string_view header : headers) program.append(device_header(header));
+  for (const std::string_view header : headers) program.append(text_of(header));
   for (const auto& function : sorted)
     program += fmt::format("namespace of_{} {{\n{}\n}}\n", function->name,
                            with_name(function->text.text, function->name));

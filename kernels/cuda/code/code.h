@@ -45,8 +45,4 @@ class Code {
 // text.
 std::string program_of(const std::vector<std::shared_ptr<Function>>& functions);
 
-// A file of device/, embedded in the library. REQUIRES: there is one of this name.
-std::string_view device_header(std::string_view name);
-std::vector<std::string_view> device_header_names();
-
 }  // namespace anneal::cuda

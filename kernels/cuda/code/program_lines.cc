@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "anneal/kernels/cuda/code/code.h"
+#include "anneal/kernels/cuda/code/embedded_text.h"
 
 namespace anneal::cuda {
 namespace {
@@ -46,8 +46,7 @@ ProgramLines::ProgramLines(std::string_view function, std::string_view program)
   const std::string head = fmt::format("namespace of_{} {{\n", function);
   if (const size_t at = program.find(head); at != std::string_view::npos)
     own_ = program.substr(at + head.size());
-  for (const std::string_view name : device_header_names()) {
-    const std::string_view text = device_header(name);
+  for (const auto& [name, text] : device_texts()) {
     if (const size_t at = program.find(text); at != std::string_view::npos)
       headers_.push_back({name, count_lines(program.substr(0, at)), count_lines(text)});
   }

@@ -20,6 +20,7 @@
 #include "anneal/core/isa.h"
 #include "anneal/core/parallel.h"
 #include "anneal/kernels/cuda/code/code.h"
+#include "anneal/kernels/cuda/code/embedded_text.h"
 
 namespace anneal::cuda {
 namespace {
@@ -167,6 +168,13 @@ void write(const std::string& path, const std::string& text) {
   write_file_atomically(path, std::as_bytes(std::span(text)));
 }
 
+// The host's half of the language. It is part of every program, and in none of their texts.
+std::string host_language() {
+  std::string language;
+  for (const EmbeddedText& file : host_texts()) language += file.text;
+  return language;
+}
+
 // A program (code.h) for the host's compiler: the text before the first function, with the host's
 // half of the language put in, and each function with its entry. Lines count from the start of a
 // function, elsewhere from the start of the program.
@@ -182,9 +190,9 @@ Sources sources_of(const std::string& program) {
   std::string head = program.substr(0, at == std::string::npos ? at : at + 1);
   if (const size_t include = head.find(kInclude); include != std::string::npos) {
     const auto line = std::count(head.begin(), head.begin() + static_cast<long>(include), '\n') + 2;
-    head.replace(include, kInclude.size(),
-                 fmt::format("#line 1 \"host.h\"\n{}{}#line {} \"program\"\n",
-                             device_header("emulator.h"), device_header("host.h"), line));
+    head.replace(
+        include, kInclude.size(),
+        fmt::format("#line 1 \"host.h\"\n{}#line {} \"program\"\n", host_language(), line));
   }
   sources.head =
       "#define ANNEAL_ON_HOST\n#define __device__\n#define __forceinline__ inline\n"
@@ -223,9 +231,7 @@ std::string HostCompiler::identity() const {
   const std::string version = file_text(folder.file("version"));
   if (!good)
     fail(ErrorCode::kDevice, fmt::format("{} does not tell its version: {}", compiler, version));
-  // The host's half of the language is part of every program and in none of their texts.
-  const std::string language =
-      std::string(device_header("emulator.h")).append(device_header("host.h"));
+  const std::string language = host_language();
   return fmt::format("{} {}: {}, {:016x}", compiler, fmt::join(flags(counts_), " "),
                      version.substr(0, version.find('\n')),
                      hash_bytes(std::as_bytes(std::span(language))));
