@@ -204,8 +204,7 @@ anneal_code anneal_context_output(const anneal_context* context, const char* nam
 /* Runs on one stream happen in order, runs on different streams overlap. device: "cpu" (or null)
  * for engines of every device; "cuda", "cuda:1", "emulated" for engines of that GPU. */
 anneal_code anneal_stream_make(const char* device, anneal_stream** stream, anneal_error* error);
-/* A CUstream of the application, which must outlive the stream; null: the legacy default one. Never
- * run on a real GPU yet. */
+/* A CUstream of the application, which must outlive the stream; null: the legacy default one. */
 anneal_code anneal_stream_from_cuda(void* custream, anneal_stream** stream, anneal_error* error);
 /* Waits until all its runs have ended. anneal_context_wait() reports their errors. */
 anneal_code anneal_stream_wait(anneal_stream* stream, anneal_error* error);

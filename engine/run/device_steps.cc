@@ -62,12 +62,13 @@ void DeviceSteps::give_up() {
   }
 }
 
-void DeviceSteps::check_addresses(const RunMemory& memory) {
+void DeviceSteps::check_addresses(const RunMemory& memory, const PlanPorts& ports) {
   if (run_.host() == 0) return;
   std::vector<RecordedAt>& recorded = run_.now->recorded;
   const size_t slots = run_.slots.size(), count = slots + run_.plan.devices.size();
   const auto address = [&](size_t i) {
-    return i < slots ? run_.slots[i].data : memory.workspace(i - slots);
+    if (i >= slots) return memory.workspace(i - slots);
+    return ports.is_page_locked(static_cast<uint32_t>(i)) ? nullptr : run_.slots[i].data;
   };
   const auto are_at = [&](const RecordedAt& at) {
     for (size_t i = 0; i < count; ++i)

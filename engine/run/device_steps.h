@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "anneal/core/parallel.h"
+#include "anneal/engine/run/plan_ports.h"
 #include "anneal/engine/run/run_memory.h"
 
 namespace anneal {
@@ -25,9 +26,10 @@ class DeviceSteps {
   // As wait(), after a failed run, whose error is reported instead of the device's: memory of steps
   // and copies in flight must stay valid until they are done.
   void give_up();
-  // Finds the recordings for the present addresses. Those of few sets of addresses are kept, so
-  // that a caller may swap two buffers from run to run.
-  void check_addresses(const RunMemory& memory);
+  // Finds the recordings for the present addresses, but for those of page-locked ports, which no
+  // recording holds. Those of few sets of addresses are kept, so that a caller may swap two buffers
+  // from run to run.
+  void check_addresses(const RunMemory& memory, const PlanPorts& ports);
   void set_has_run();  // at these shapes and addresses
   void add_remark(std::string remark) { remarks_.push_back(std::move(remark)); }
   std::span<const std::string> remarks() const { return remarks_; }

@@ -160,10 +160,10 @@ class ExecutionContext {
   // from any thread, when the memory of all inputs may be written again, also if the run fails; it
   // must not throw, and must not use the context or the stream.
   //
-  // On a GPU's stream, memory of the GPU is read and written in the stream's order; on one of
-  // Stream::make(), after the work on the default stream. Host memory is read before enqueue()
-  // returns, and written when wait() returns. enqueue() waits for steps on the CPU, and for all
-  // earlier work if these follow steps of the GPU or use its memory.
+  // On a GPU's stream, memory of the GPU and page-locked memory are read and written in the
+  // stream's order; on one of Stream::make(), after the work on the default stream. Other host
+  // memory is read before enqueue() returns, and written when wait() returns. enqueue() waits for
+  // steps on the CPU, and for all earlier work if these follow steps of the GPU or use its memory.
   void enqueue(const Stream& stream, std::function<void()> inputs_read);
   // As above; the future is ready when the memory of all inputs may be written again.
   std::future<void> enqueue(const Stream& stream);

@@ -244,15 +244,14 @@ std::vector<uint32_t> symbols_used(const Plan& plan) {
   return symbols;
 }
 
-// One past the last step of the unbroken run that begins at each step.
+// LoadedPlan::run_end
 std::vector<size_t> run_ends(const Plan& plan) {
   const size_t host = plan.devices.size() - 1;
-  std::vector<size_t> ends;
-  for (size_t i = 0; i < plan.steps.size(); ++i) {
-    size_t end = i;
-    const bool begins = i == 0 || plan.steps[i - 1].device == host;
-    while (begins && end < plan.steps.size() && plan.steps[end].device != host) ++end;
-    ends.push_back(end);
+  std::vector<size_t> ends(plan.steps.size());
+  size_t end = plan.steps.size();
+  for (size_t i = plan.steps.size(); i-- > 0;) {
+    if (plan.steps[i].device == host) end = i;
+    ends[i] = end;
   }
   return ends;
 }

@@ -73,7 +73,8 @@ void PlanPorts::check_output(size_t index, const TensorView& memory, const Dims&
 bool PlanPorts::stays(const Port& port, const TensorView& wanted, const PortCopies& copies) const {
   if (!port.is_set || port.user.dims != wanted.dims) return false;
   if (run_.host() == 0) return port.user.strides == wanted.strides;
-  return port.is_on_gpu() && !copies.is_used_by_cpu;
+  if (copies.is_used_by_cpu) return false;
+  return port.is_on_gpu() || (port.is_page_locked() && lies_alike(port.user, wanted));
 }
 
 void PlanPorts::place(Port& port, uint32_t slot, const PortCopies& copies, bool may_stay) {
@@ -92,6 +93,20 @@ void PlanPorts::place(Port& port, uint32_t slot, const PortCopies& copies, bool 
                   run_.plan.slots[slot].name));
 }
 
+void PlanPorts::find_page_locked() {
+  page_locked_.clear();
+  const auto mark = [&](const std::vector<Port>& ports, const std::vector<uint32_t>& port_slots) {
+    for (size_t i = 0; i < ports.size(); ++i) {
+      if (run_.host() == 0 || ports[i].is_staged || !ports[i].is_page_locked()) continue;
+      page_locked_.resize(run_.slots.size());
+      for (uint32_t slot = 0; slot < page_locked_.size(); ++slot)
+        if (base_of(run_.plan, slot) == port_slots[i]) page_locked_[slot] = true;
+    }
+  };
+  mark(inputs_, run_.plan.inputs);
+  mark(outputs_, run_.plan.outputs);
+}
+
 void PlanPorts::place(bool may_stay) {
   may_stay_ = may_stay;
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -102,6 +117,7 @@ void PlanPorts::place(bool may_stay) {
       check_output(i, outputs_[i].user, run_.slots[slot].dims);
     place(outputs_[i], slot, output_copies_[i], may_stay);
   }
+  find_page_locked();
   changed_ = false;
 }
 

@@ -13,7 +13,9 @@ namespace anneal {
 // A port lies in the caller's memory, or in staging memory of the run: where the caller gave none,
 // or its strides are not the plan's. In a plan for a GPU it lies in the caller's memory if that is
 // the GPU's and no step of the CPU uses it; then kernels use the memory itself where it is aligned,
-// else a copy. Host memory is staged: a recording must not hold its addresses.
+// else a copy. So it does in page-locked memory of the host, from and to which the GPU copies; no
+// recording holds such a copy, because the caller may free the memory and the driver give its
+// address away. Other host memory is staged.
 class PlanPorts {
  public:
   PlanPorts(RunState& run, RunMemory& memory);  // which must outlive it
@@ -36,6 +38,8 @@ class PlanPorts {
   // ports are where the CPU can read them. REQUIRES: run.now
   void place(bool may_stay);
   bool may_stay() const { return may_stay_; }  // of the last place()
+  // Whether the slot is page-locked memory of the caller, or a view of it, after place().
+  bool is_page_locked(uint32_t slot) const { return !page_locked_.empty() && page_locked_[slot]; }
   // Moves slots of the GPU that are copies of ports into their memory. REQUIRES: place(), and the
   // slots have addresses.
   void place_copies();
@@ -63,8 +67,10 @@ class PlanPorts {
     std::unique_ptr<Buffer> staging;
 
     bool is_on_gpu() const { return is_set && user.place.kind == MemoryKind::kCuda; }
+    bool is_page_locked() const { return is_set && user.place.kind == MemoryKind::kPinnedHost; }
   };
   void place(Port& port, uint32_t slot, const PortCopies& copies, bool may_stay);
+  void find_page_locked();
   bool stays(const Port& port, const TensorView& wanted, const PortCopies& copies) const;
   bool is_data_dependent(uint32_t slot) const {
     return run_.plan.slots[slot].storage == Storage::kDataDependent;
@@ -75,7 +81,8 @@ class PlanPorts {
   std::vector<Port> inputs_, outputs_;
   std::vector<PortCopies> input_copies_, output_copies_;  // of a plan for a GPU
   std::vector<std::string> remarks_;
-  std::vector<uint32_t> placed_;  // by place_copies()
+  std::vector<uint32_t> placed_;   // by place_copies()
+  std::vector<bool> page_locked_;  // by slot; empty: none
   std::vector<Dims> input_dims_;
   bool changed_ = true, may_stay_ = true;
 };

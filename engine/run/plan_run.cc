@@ -136,7 +136,7 @@ void PlanRun::resolve_pointers() {
     for (size_t k = 0; k < step.outputs.size(); ++k)
       state_.steps[i].outputs[k].data = slots[step.outputs[k]].data;
   }
-  device_steps_.check_addresses(memory_);
+  device_steps_.check_addresses(memory_, ports_);
 }
 
 bool PlanRun::place_staging() {
@@ -211,18 +211,28 @@ void PlanRun::run_as_body(const RunObserver& outer, const Step& step,
   run(team);
 }
 
+// Whether the step copies from or to page-locked memory of the caller.
+bool PlanRun::uses_page_locked(size_t index) const {
+  const Step& step = state_.plan.steps[index];
+  return step.kernel == kTransfer &&
+         (ports_.is_page_locked(step.inputs[0]) || ports_.is_page_locked(step.outputs[0]));
+}
+
 // Runs a step, or puts it on its device's stream with those that follow it there. Returns how many
 // steps are done or in flight then.
 size_t PlanRun::start_step(size_t index, ThreadTeam& team) {
   const bool is_elsewhere = state_.plan.steps[index].device != state_.host();
-  const size_t end = is_one_by_one() && is_elsewhere ? index + 1 : state_.loaded.run_end[index];
+  size_t end = is_one_by_one() && is_elsewhere ? index + 1 : state_.loaded.run_end[index];
   if (end == index) {
     // It may read what a copy writes, or write over what a copy still reads.
     device_steps_.wait();
     run_here(index, team);
     return index + 1;
   }
-  const bool may_record = !is_one_by_one() && !timer_.is_on();
+  const bool copies_port = uses_page_locked(index);
+  for (size_t next = index + 1; next < end; ++next)
+    if (copies_port || uses_page_locked(next)) end = next;
+  const bool may_record = !is_one_by_one() && !timer_.is_on() && !copies_port;
   device_steps_.run(index, end, may_record, [&](size_t step) { run_here(step, team); });
   if (is_one_by_one()) device_steps_.wait();
   if (is_one_by_one() && memory_.has_red_zones()) memory_.check_red_zones(index, end);

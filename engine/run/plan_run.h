@@ -66,6 +66,7 @@ class PlanRun {
   void prepare_bodies();
   void resolve_pointers();
   size_t start_step(size_t index, ThreadTeam& team);
+  bool uses_page_locked(size_t index) const;
   bool is_one_by_one() const { return observer_.is_set() || state_.resources.synchronous_steps; }
   // Observers read ports on the host.
   bool ports_may_stay() const { return state_.host() == 0 || !observer_.is_set(); }

@@ -19,7 +19,7 @@ class Stream {
   static Stream make(const std::string& device = "cpu");
   // A CUstream of the application (a cudaStream_t is one), for engines that run on its GPU. Runs
   // keep their order with other work on it. It must outlive the last copy, and must not be
-  // capturing. Null: the legacy default stream. Never run on a real GPU yet.
+  // capturing. Null: the legacy default stream.
   static Stream from_cuda(void* custream);
 
   // Waits for all enqueued runs. ExecutionContext::wait() throws their errors; this does not.

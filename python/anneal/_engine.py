@@ -255,7 +255,7 @@ class Session:
         """Begins a run and returns: the run is work of the stream, in order.
 
         Until wait(), the arrays must not change, and every other call but wait() and is_done() fails. stream: an
-        anneal.Stream, or a CUDA stream of torch or CuPy; CUDA streams never ran on a real GPU.
+        anneal.Stream, or a CUDA stream of torch or CuPy.
         """
         self._core.enqueue(_as_dict(inputs), stream_of(stream), _as_dict(out) if out else {})
 

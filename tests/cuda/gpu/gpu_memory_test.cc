@@ -310,29 +310,6 @@ TEST(GpuMemory, IsObservedOnTheHost) {
   EXPECT_THAT(context.run_warnings(), SizeIs(0));  // it was through the host for the observer
 }
 
-// No recording holds its address: the driver may give it to other memory later.
-TEST(GpuMemory, PageLockedMemoryMayBeFreedBetweenRuns) {
-  const auto device = cuda_backend().open(test_device());
-  const auto engine = gpu_engine(kConvNet);
-  ExecutionContext context(engine);
-  for (uint32_t seed = 1; seed <= 3; ++seed) {
-    const Tensor x = random_f32({1, 3, 9, 7}, seed);
-    const auto memory = device->allocate_staging(x.bytes().size());
-    std::memcpy(memory->data(), x.bytes().data(), x.bytes().size());
-    context.set_input("x", TensorView{DataType::kF32,
-                                      x.dims(),
-                                      row_major_strides(x.dims()),
-                                      memory->data(),
-                                      {MemoryKind::kPinnedHost, 0}});
-    for (int run = 0; run < 3; ++run) {
-      context.run();
-      expect_near({{"y", elements(context.output("y"))},
-                   {"features", elements(context.output("features"))}},
-                  reference(kConvNet, {x}));
-    }
-  }
-}
-
 // Several shapes, which take turns, and shapes that were prepared.
 TEST(GpuMemory, ShapesMayChange) {
   GpuMemory gpu;
