@@ -28,10 +28,7 @@ def load(source: Path | bytes, *, device: str = "auto", map: bool = True, thread
 
 
 def stream_of(stream: Any) -> _core.Stream:
-    """A Stream: itself, or that of a CUDA stream object with `__cuda_stream__` or `cuda_stream`, or of an address.
-
-    CUDA streams never ran on a real GPU.
-    """
+    """A Stream: itself, or that of a CUDA stream object with `__cuda_stream__` or `cuda_stream`, or of an address."""
     if isinstance(stream, _core.Stream):
         return stream
     if hasattr(stream, "__cuda_stream__"):

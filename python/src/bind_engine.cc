@@ -206,7 +206,7 @@ void bind_engine(nb::module_& module) {
       module, "Stream",
       "A queue of runs in order, for Session.enqueue(). Runs on different streams overlap.\n\n"
       "Stream(\"cpu\") takes runs of every engine and has a thread of its own. Stream(\"cuda\"), "
-      "\"cuda:1\" and \"emulated\" are streams of a GPU. Streams never ran on a real GPU.")
+      "\"cuda:1\" and \"emulated\" are streams of a GPU.")
       .def(
           "__init__",
           [](StreamHandle* self, const std::string& device) {
