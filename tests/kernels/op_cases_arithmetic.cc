@@ -282,6 +282,10 @@ std::vector<OpCase> quantize_cases() {
       {"quantize_whole_blocks",
        Quantize{1, 4, DataType::kU8},
        {"f32[2,12,5]", "f32[2,3,5]=0.01..0.1", "u8[2,3,5]"}},
+      {"quantize_blocks_of_one", Quantize{0, 1, DataType::kI8}, {"f16[7,5]", "f32[7,5]=0.1..1"}},
+      {"quantize_block_beyond_the_end",
+       Quantize{1, 5'000'000'000, DataType::kI16},
+       {"f32[7,5]", "f32[7,1]=0.1..1", "i16[7,1]"}},
 
       {"dequantize_u8", Dequantize{}, {"u8[1,7,9,5]=0..255", "f32[]={0.05}", "u8[]={128}"}},
       {"dequantize_axis",
@@ -299,6 +303,19 @@ std::vector<OpCase> quantize_cases() {
       {"dequantize_blocks_without_zero_points",
        Dequantize{1, 8},
        {"i8[3,24,2]=-128..127", "f32[3,3,2]=0.01..0.1"}},
+      {"dequantize_blocks_of_a_middle_axis",
+       Dequantize{2, 2},
+       {"i8[2,3,5,2,7]", "f32[2,3,3,2,7]=0.01..0.1", "i8[2,3,3,2,7]"}},
+      {"dequantize_blocks_of_vectors",
+       Dequantize{1, 32},
+       {"i8[33,64]=-8..7", "f32[33,2]=0.01..0.1", "i8[33,2]=-8..7"}},
+      {"dequantize_blocks_across_vectors",
+       Dequantize{1, 6},
+       {"u8[33,64]=0..15", "f16[33,11]=0.01..0.1", "u8[33,11]=0..15"}},
+      {"dequantize_blocks_beside_vectors",
+       Dequantize{0, 5},
+       {"i8[33,64]=-8..7", "f32[7,64]=0.01..0.1", "i8[7,64]=-8..7"}},
+      {"dequantize_blocks_of_nothing", Dequantize{0, 4}, {"i8[0,3]", "f32[0,3]", "i8[0,3]"}},
   };
 }
 

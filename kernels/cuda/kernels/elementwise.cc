@@ -22,6 +22,17 @@ size_t index_of(int i) { return static_cast<size_t>(i); }
 struct InputReads {
   const ByteTable* table = nullptr;       // its values by the input's 8 bits
   const IndexMapping* mapping = nullptr;  // where indices, the second input of the op, say
+  const InputBlocks* blocks = nullptr;    // of the op's further inputs
+
+  // Whether input i has an element for each block along an axis.
+  bool is_blocked(const Request& request, int i) const {
+    return blocks != nullptr && i > 0 && i < request.op_input_count;
+  }
+  // Whether input i has another innermost axis than the result.
+  bool is_apart(const Request& request, int i, const Shape& space) const {
+    if (mapping != nullptr) return i == 1;
+    return is_blocked(request, i) && blocks->axis + 1 == space.rank();
+  }
 };
 
 // Whether an operand is the same for all elements along the innermost axis of the space.
@@ -45,21 +56,24 @@ bool in_rows(const Operand& operand, const Shape& space, int width) {
 }
 
 // Elements of an access at once: 1 unless all operands allow 16 bytes of the widest.
-int vector_width(const Request& request, const Shape& space, const IndexMapping* mapping) {
+int vector_width(const Request& request, const Shape& space, const InputReads& reads) {
   if (space.rank() == 0) return 1;
   if (known(space) && count(dims_of(space)) < kWorthVectors) return 1;
-  if (mapping != nullptr && !mapping->keeps_rows(space.rank())) return 1;
+  if (reads.mapping != nullptr && !reads.mapping->keeps_rows(space.rank())) return 1;
   size_t widest = 1;
   std::vector<const Operand*> in_vectors;
+  bool is_in_blocks = false;
   for (size_t i = 0; i < request.inputs.size(); ++i) {
-    const bool is_index = mapping != nullptr && i == 1;
-    const bool is_indexed = mapping != nullptr && i == 0;
-    if (!is_index && (is_indexed || !repeats(request.inputs[i])))
+    const bool is_indexed = reads.mapping != nullptr && i == 0;
+    const bool is_apart = reads.is_apart(request, static_cast<int>(i), space);
+    is_in_blocks = is_in_blocks || (is_apart && reads.blocks != nullptr);
+    if (!is_apart && (is_indexed || !repeats(request.inputs[i])))
       in_vectors.push_back(&request.inputs[i]);
   }
   for (const Operand& output : request.outputs) in_vectors.push_back(&output);
   for (const Operand* operand : in_vectors) widest = std::max(widest, size_of(operand->type.dtype));
   const int width = static_cast<int>(16 / widest);
+  if (is_in_blocks && reads.blocks->size % width != 0) return 1;
   const Size inner = space[space.rank() - 1];
   if (space.rank() > 1 && (!inner.known() || inner.value() % width != 0)) return 1;
   for (const Operand* operand : in_vectors)
@@ -108,8 +122,11 @@ class Writer {
     return fmt::format("i{} * {}", axis, width_);
   }
   std::string place(bool output, int operand) {
-    return offset_text(request_, extents_, {output, operand}, space_,
-                       [&](int axis) { return coordinate(axis); });
+    const bool is_blocked = !output && reads_.is_blocked(request_, operand);
+    return offset_text(request_, extents_, {output, operand}, space_, [&](int axis) {
+      if (!is_blocked || axis != reads_.blocks->axis) return coordinate(axis);
+      return fmt::format("({} / {})", coordinate(axis), reads_.blocks->size);
+    });
   }
   // The offset of the first input's element, behind the statements of its position.
   std::string indexed_place(std::string& loads) {
@@ -127,7 +144,7 @@ class Writer {
     const bool is_indexed = reads_.mapping != nullptr && i == 0;
     const std::string from = is_indexed ? indexed_place(loads) : place(false, i);
     if (width_ == 1) return loaded(dtype, fmt::format("x{}[{}]", i, from));
-    if (!is_indexed && repeats(operand)) {
+    if (!is_indexed && (repeats(operand) || reads_.is_apart(request_, i, space_))) {
       loads += fmt::format("const {} p{} = x{}[{}];\n", type_text(dtype), i, i, from);
       return loaded(dtype, fmt::format("p{}", i));
     }
@@ -196,8 +213,9 @@ KernelResult elementwise_kernel(FunctionParts parts, const Request& request, int
 }
 
 // Whether all operands begin at whole vectors, as the parameter that a function of vectors has.
-void add_aligned(int width, bool has_indices, Arguments& arguments, FunctionParts::Views inputs,
-                 FunctionParts::Views outputs) {
+// apart: the inputs of InputReads::is_apart().
+void add_aligned(int width, const std::vector<bool>& apart, Arguments& arguments,
+                 FunctionParts::Views inputs, FunctionParts::Views outputs) {
   int64_t aligned = 1;
   const auto look = [&](const TensorView& view) {
     const int rank = view.dims.rank();
@@ -206,7 +224,7 @@ void add_aligned(int width, bool has_indices, Arguments& arguments, FunctionPart
     if (reinterpret_cast<uintptr_t>(view.data) % bytes != 0) aligned = 0;
   };
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (!has_indices || i != 1) look(inputs[i]);
+    if (!apart[i]) look(inputs[i]);
   for (const TensorView& output : outputs) look(output);
   arguments.add(aligned);
 }
@@ -228,13 +246,13 @@ KernelResult make_function(const Program& program, const InputReads& reads, Oper
   if (std::string mismatch = epilogue_mismatch(seen.request(), accumulators); !mismatch.empty())
     return refuse(std::move(mismatch));
   const bool is_indexed = reads.mapping != nullptr;
-  if (!program.uses_index() && !is_indexed) seen.merge_axes();
+  if (!program.uses_index() && !is_indexed && reads.blocks == nullptr) seen.merge_axes();
 
   const Request request = seen.request();
   const Shape& space = seen.space();
   const bool small = seen.is_small(space);
   Extents extents(request);
-  const int width = vector_width(request, space, reads.mapping);
+  const int width = vector_width(request, space, reads);
   Writer writer(program, request, extents, space, reads);
   std::vector<std::string> dims = output_dims(request, extents, 0);
   std::string loops = reads.table != nullptr ? table_text(*reads.table) : "";
@@ -264,10 +282,12 @@ KernelResult make_function(const Program& program, const InputReads& reads, Oper
   if (is_indexed) text.headers.push_back("indexing.h");
   FunctionParts parts = parts_of(request, seen, extents, std::move(text));
   if (reads.table != nullptr) parts.tactic = anneal::tactic_of(*reads.table);
+  std::vector<bool> apart;
+  for (int i = 0; i < inputs; ++i) apart.push_back(reads.is_apart(request, i, space));
   if (width > 1)
-    parts.extra = [width, is_indexed](Arguments& arguments, FunctionParts::Views all_inputs,
-                                      FunctionParts::Views outputs) {
-      add_aligned(width, is_indexed, arguments, all_inputs, outputs);
+    parts.extra = [width, apart](Arguments& arguments, FunctionParts::Views all_inputs,
+                                 FunctionParts::Views outputs) {
+      add_aligned(width, apart, arguments, all_inputs, outputs);
     };
   return elementwise_kernel(std::move(parts), request, width, is_indexed);
 }
@@ -281,6 +301,11 @@ KernelResult make_elementwise(const Program& program, OperandViews seen, std::st
 KernelResult make_lookup(const Program& program, const ByteTable& table, OperandViews seen,
                          std::string_view family) {
   return make_function(program, {.table = &table}, std::move(seen), family);
+}
+
+KernelResult make_blocked(const Program& program, const InputBlocks& blocks, OperandViews seen,
+                          std::string_view family) {
+  return make_function(program, {.blocks = &blocks}, std::move(seen), family);
 }
 
 KernelResult make_gather(const IndexMapping& mapping, OperandViews seen, std::string_view family) {

@@ -1,6 +1,7 @@
 // Kernels that run programs over operands that broadcast to the outputs: Pointwise, ops whose
 // output is a view of their input, and gathers.
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -18,6 +19,14 @@ KernelResult make_elementwise(const Program& program, OperandViews seen, std::st
 // Looks up what a program of one input of 8 bits gives, in shared memory.
 KernelResult make_lookup(const Program& program, const ByteTable& table, OperandViews seen,
                          std::string_view family);
+// As make_elementwise(), where the op's inputs behind the first have one element for `size`
+// elements along an axis of the result, or for those that are left at its end. Keeps axes apart.
+struct InputBlocks {
+  int axis = 0;
+  int64_t size = 1;
+};
+KernelResult make_blocked(const Program& program, const InputBlocks& blocks, OperandViews seen,
+                          std::string_view family);
 // Passes on elements of the first input, which the second input's indices name. An index out of
 // range reads the nearest position.
 KernelResult make_gather(const IndexMapping& mapping, OperandViews seen, std::string_view family);

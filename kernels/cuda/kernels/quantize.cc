@@ -1,4 +1,5 @@
-// Quantize and Dequantize as programs: "cuda.quantize.strided", "cuda.dequantize.strided".
+// Quantize and Dequantize as programs: "cuda.quantize.strided", "cuda.dequantize.strided". A scale
+// and a zero point are for the tensor, for a position on an axis, or for a block along it.
 #include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/elementwise.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
@@ -24,7 +25,6 @@ DataType result_type(const Dequantize&, const Request& request) {
 
 template <class T>
 KernelResult make_converted(const T& op, const Request& request, std::string_view family) {
-  if (op.block_size != 0) return refuse("a scale per block");
   ProgramBuilder builder;
   const auto value = append(builder, op, request);
   if (!value) return refuse(value.reason());
@@ -33,6 +33,9 @@ KernelResult make_converted(const T& op, const Request& request, std::string_vie
   const Program program =
       builder.finish(*value, has_epilogue(request) ? accumulator(result) : result);
   OperandViews seen(request, has_zero_point(request) ? std::vector{0, 1, 2} : std::vector{0, 1});
+  if (op.block_size != 0)
+    return make_blocked(program, {static_cast<int>(op.axis), op.block_size}, std::move(seen),
+                        family);
   const int rank = request.inputs[0].type.shape.rank();
   for (int i = 1; i < (has_zero_point(request) ? 3 : 2); ++i)
     seen.look_at_input(
