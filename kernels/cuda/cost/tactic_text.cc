@@ -30,6 +30,9 @@ std::string tactic_text(std::string_view kernel, std::span<const std::byte> tact
   if (tactic.empty()) return {};
   if (kernel.starts_with("cudnn.") || kernel.starts_with("cublaslt."))
     if (const auto vendor = vendor_tactic_of(tactic)) return vendor->algorithm;
+  if (kernel == "cuda.recurrent.steps")  // of its product, behind the number of that kernel
+    return tactic_text(tactic[0] == std::byte{0} ? "cuda.matmul.mma" : "cuda.matmul.simt",
+                       tactic.subspan(1));
   if (tactic.size() == kTableBytes) return "table of 256 values";
   if (tactic.size() == kNumbers * sizeof(uint16_t) && kernel.starts_with("cuda.")) {
     const auto [rows, columns, depth, fourth, fifth, sixth] = numbers_of(tactic);

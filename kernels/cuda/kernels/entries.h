@@ -14,6 +14,7 @@
   X(resize)                     \
   X(pointwise)                  \
   X(quantize)                   \
+  X(recurrent)                  \
   X(reduce)                     \
   X(cumulative)                 \
   X(topk)                       \
