@@ -24,9 +24,12 @@ inline std::string test_target() {
   return device == "emulated" ? device : cuda_backend().open(device)->target();
 }
 
-inline EngineFile build_for(std::string_view text, std::vector<std::string> targets) {
+// skip_kernels: of the options of a build.
+inline EngineFile build_for(std::string_view text, std::vector<std::string> targets,
+                            std::vector<std::string> skip_kernels = {}) {
   GraphBuildOptions options;
   options.targets = std::move(targets);
+  options.skip_kernels = std::move(skip_kernels);
   return build_text(text, options);
 }
 
@@ -35,9 +38,12 @@ inline std::shared_ptr<const Engine> load_on(const EngineFile& file, const std::
   return make_engine(load_engine_file(*bytes, bytes), {.device = device});
 }
 
-inline std::shared_ptr<const Engine> gpu_engine(std::string_view text) {
-  return load_on(build_for(text, {test_target()}), test_device());
+inline std::shared_ptr<const Engine> gpu_engine(std::string_view text,
+                                                std::vector<std::string> skip_kernels = {}) {
+  return load_on(build_for(text, {test_target()}, std::move(skip_kernels)), test_device());
 }
+// Without them a Resize of a matrix runs on the CPU.
+inline std::vector<std::string> kernels_of_matrix_resize() { return {"cuda.resize.strided"}; }
 
 inline void expect_near(const std::map<std::string, std::vector<float>>& got,
                         const std::map<std::string, std::vector<float>>& wanted) {

@@ -1,10 +1,11 @@
-// Resize of spatial axes: along each axis an output position is a few input positions ("taps") with
-// weights, and an output is the sum over all combinations of taps. Positions and weights are those
-// of kernels/cpu/reference/resize_taps.cc, in f64.
+// Resize: along each axis an output position is a few input positions ("taps") with weights, and an
+// output is the sum over all combinations of taps. Positions and weights are those of
+// kernels/cpu/reference/resize_taps.cc, in f64.
 //
-// Shape is that of window.h with axis_z(), axis_y() and axis_x(), which give a ResizedAxis each.
 // Taps gives the numbers of the op: kNearest, kCubic, kCoordinates and kRounding (the enumerators
 // of ResizeCoordinates and ResizeNearest), kExcludesOutside, kAntialias, and coefficient().
+// resize() is of spatial axes: its Shape is that of window.h with axis_z(), axis_y() and axis_x(),
+// which give a ResizedAxis each. Generated text walks along other axes.
 #pragma once
 
 namespace window {
@@ -13,6 +14,7 @@ namespace window {
 struct ResizedAxis {
   f64 in, out, scale;
   bool is_resized, is_exact;  // is_exact: scale is out / in
+  f64 begin, end;             // of the region, for kTfCropAndResize
   __device__ f64 length() const { return is_exact ? out : scale * in; }
   __device__ f64 scaled(f64 value) const {
     return is_exact ? value * in / length() : value / scale;
@@ -25,7 +27,8 @@ enum Coordinates : int {
   kPytorchHalfPixel,
   kAlignCorners,
   kAsymmetric,
-  kTfHalfPixelForNn
+  kTfHalfPixelForNn,
+  kTfCropAndResize
 };
 enum Rounding : int { kRoundPreferFloor, kRoundPreferCeil, kFloor, kCeil };
 
@@ -44,9 +47,21 @@ __device__ inline f64 original_position(const ResizedAxis& axis, f64 at) {
       return axis.scaled(at);
     case kTfHalfPixelForNn:
       return axis.scaled(at + 0.5);
+    case kTfCropAndResize: {
+      const f64 part = axis.end - axis.begin;
+      return axis.begin * (axis.in - 1) +
+             (length == 1 ? part * (axis.in - 1) / 2 : at * part * (axis.in - 1) / (length - 1));
+    }
     default:
       return axis.scaled(at + 0.5) - 0.5;
   }
+}
+
+// Whether it is not in the input, whose taps then must not be read.
+template <class Taps>
+__device__ inline bool is_outside(const ResizedAxis& axis, i64 at) {
+  const f64 position = original_position<Taps>(axis, f64(at));
+  return !(position >= 0 && position <= axis.in - 1);
 }
 
 __device__ inline f64 limited(f64 x, f64 last) { return x < 0 ? 0 : x > last ? last : x; }

@@ -198,13 +198,13 @@ class Writer {
   int width_ = 1;
 };
 
-// width: elements that a thread takes at once.
+// width: elements that a thread takes at once. if_empty: as in PerElement.
 KernelResult elementwise_kernel(FunctionParts parts, const Request& request, int width,
-                                bool is_indexed = false) {
-  parts.geometry = [width, is_indexed, spec = &spec_of(request.device)](
+                                std::string_view if_empty) {
+  parts.geometry = [width, if_empty, spec = &spec_of(request.device)](
                        FunctionParts::Views inputs, FunctionParts::Views outputs) {
-    if (is_indexed && count(inputs[0].dims) == 0 && count(outputs[0].dims) != 0)
-      fail(ErrorCode::kInvalidArgument, "an index is out of range for 0 elements");
+    if (!if_empty.empty() && count(inputs[0].dims) == 0 && count(outputs[0].dims) != 0)
+      fail(ErrorCode::kInvalidArgument, std::string(if_empty));
     const int64_t threads = ceil_div(count(outputs[0].dims), width);
     return Geometry{.grid = {resident_blocks_for(*spec, threads, kElementwiseThreads), 1, 1},
                     .block = {kElementwiseThreads, 1, 1}};
@@ -289,7 +289,8 @@ KernelResult make_function(const Program& program, const InputReads& reads, Oper
                                  FunctionParts::Views outputs) {
       add_aligned(width, apart, arguments, all_inputs, outputs);
     };
-  return elementwise_kernel(std::move(parts), request, width, is_indexed);
+  return elementwise_kernel(std::move(parts), request, width,
+                            is_indexed ? "an index is out of range for 0 elements" : "");
 }
 
 }  // namespace
@@ -337,15 +338,16 @@ KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
   FunctionText text{
       std::string(family),
       {"program.h"},
-      fmt::format("{}KERNEL($name, {})({}{}{}) {{\nconst Store store = {};\nconst i64 count = "
+      fmt::format("{}{}KERNEL($name, {})({}{}{}) {{\nconst Store store = {};\nconst i64 count = "
                   "{};\n{}{}{}}}\n",
-                  store->definition(), kElementwiseThreads,
+                  store->definition(), more.definitions, kElementwiseThreads,
                   input_parameters(request, request.op_input_count), store->parameters(),
                   extents.parameters(), store->construction(), product(dims), thread_numbers(),
                   before, loop)};
+  text.headers.insert(text.headers.end(), more.headers.begin(), more.headers.end());
   FunctionParts parts = parts_of(request, seen, extents, std::move(text));
   parts.host_inputs = std::move(more.host_inputs);
-  return elementwise_kernel(std::move(parts), request, 1);
+  return elementwise_kernel(std::move(parts), request, 1, more.if_empty);
 }
 
 }  // namespace anneal::cuda

@@ -35,8 +35,12 @@ KernelResult make_gather(const IndexMapping& mapping, OperandViews seen, std::st
 // with a call of store(accumulator, i0, i1, ...). Inputs are x0, x1, ...
 using BodyText = std::function<std::string(const Request&, Extents&)>;
 struct PerElement {
-  BodyText before = {};                  // statements of each thread, before its elements
-  std::vector<size_t> host_inputs = {};  // as in FunctionParts
+  BodyText before = {};                        // statements of each thread, before its elements
+  std::vector<size_t> host_inputs = {};        // as in FunctionParts
+  std::vector<std::string_view> headers = {};  // of device/, behind program.h
+  std::string definitions = {};                // of types, before the function
+  // What a launch fails with if input 0 is empty, but the output is not.
+  std::string_view if_empty = {};
 };
 KernelResult make_per_element(const OperandViews& seen, DataType accumulator,
                               std::string_view family, const BodyText& body, PerElement more = {});

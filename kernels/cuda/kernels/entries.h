@@ -12,6 +12,7 @@
   X(attention)                  \
   X(pool)                       \
   X(resize)                     \
+  X(sampling)                   \
   X(pointwise)                  \
   X(quantize)                   \
   X(recurrent)                  \

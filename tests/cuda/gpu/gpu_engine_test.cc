@@ -110,7 +110,7 @@ TEST(GpuEngine, SiblingsOfABlockAreOneLayer) {
   }
 }
 
-// A Resize of a matrix has no kernel on GPUs: it stands between two layers that have.
+// A Resize of a matrix without its kernel stands between two layers on the GPU.
 constexpr std::string_view kMixedNet = R"txt(
 graph mixed_net(x: f32[4,6], y: f32[6])
   const m: f32[6,8] = random(1)
@@ -122,7 +122,7 @@ graph mixed_net(x: f32[4,6], y: f32[6])
 )txt";
 
 TEST(GpuEngine, LayersWithoutAKernelRunOnTheCpuAndSayWhy) {
-  const EngineFile file = build_for(kMixedNet, {test_target()});
+  const EngineFile file = build_for(kMixedNet, {test_target()}, kernels_of_matrix_resize());
   const Plan& plan = file.plans[0];
   size_t fallbacks = 0, transfers = 0;
   for (const Decision& decision : plan.decisions) {
@@ -393,7 +393,7 @@ TEST(GpuEngine, WatchedOutputsHaveTheirNames) {
 // Recordings are of all steps of a run, and one that is watched goes step by step.
 TEST(GpuEngine, WatchedRunsAndRecordedOnesDoNotMix) {
   for (const std::string_view text : {kConvNet, kMixedNet}) {
-    const auto engine = gpu_engine(text);
+    const auto engine = gpu_engine(text, kernels_of_matrix_resize());
     ExecutionContext context(engine);
     uint32_t seed = 0;
     for (const bool watched : {false, true, true, false, false, true, false, true, true, false}) {
@@ -531,7 +531,7 @@ TEST(GpuEngine, ALostDeviceIsAnErrorAndComesBack) {
 }
 
 TEST(GpuPlan, ForgedTransfersAreRefused) {
-  const EngineFile good = build_for(kMixedNet, {"emulated"});
+  const EngineFile good = build_for(kMixedNet, {"emulated"}, kernels_of_matrix_resize());
   const auto transfer_of = [](EngineFile& file) -> Step& {
     for (Step& step : file.plans[0].steps)
       if (step.kernel == kTransfer) return step;
@@ -568,7 +568,7 @@ TEST(GpuPlan, ForgedTransfersAreRefused) {
 // Of a step that copies to the device, what it writes made late; of SizeTensor, run elsewhere.
 TEST(GpuPlan, WhatValuesDecideIsRefusedOnADevice) {
   const auto refusal = [&](std::string_view text, auto&& forge) {
-    EngineFile file = build_for(text, {"sm_90"});
+    EngineFile file = build_for(text, {"sm_90"}, kernels_of_matrix_resize());
     forge(file.plans[0]);
     return error_of([&] { static_cast<void>(load_on(file, "cpu")); });
   };

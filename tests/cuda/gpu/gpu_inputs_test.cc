@@ -77,7 +77,7 @@ TEST(GpuInputs, SlicesOfAnInputAreCutOnTheDevice) {
   for (const int64_t batch : {1, 3}) expect_right(kFocus, engine, {{batch, 3, 10, 8}});
 }
 
-// A Resize of a matrix has no kernel on GPUs.
+// The Resize of a matrix runs on the CPU, as its kernel is skipped.
 constexpr std::string_view kReadOnTheCpu = R"txt(
 graph read_on_the_cpu(x: f32[4,6])
   r = Reshape(x, i64{2,12})
@@ -89,7 +89,7 @@ graph read_on_the_cpu(x: f32[4,6])
 )txt";
 
 TEST(GpuInputs, ViewsThatOnlyTheCpuReadsStayThere) {
-  const auto engine = gpu_engine(kReadOnTheCpu);
+  const auto engine = gpu_engine(kReadOnTheCpu, kernels_of_matrix_resize());
   EXPECT_THAT(copied(plan_of(*engine)), ElementsAre("s"));
   EXPECT_EQ(copied(plan_of(*engine), false).size(), 1u);
   EXPECT_THAT(decision_on(plan_of(*engine), "r"), "is a view of its input");
@@ -108,7 +108,7 @@ graph read_on_both(x: f32[4,6])
 )txt";
 
 TEST(GpuInputs, AViewThatBothReadIsTakenOnBoth) {
-  const auto engine = gpu_engine(kReadOnBoth);
+  const auto engine = gpu_engine(kReadOnBoth, kernels_of_matrix_resize());
   EXPECT_THAT(copied(plan_of(*engine)), ElementsAre("x", "s"));
   EXPECT_EQ(copied(plan_of(*engine), false).size(), 2u) << "the outputs";
   EXPECT_THAT(decision_on(plan_of(*engine), "p"), HasSubstr(", where it is read, and on cpu"));
@@ -163,7 +163,7 @@ graph halves(x: f32[4,6])
 )txt";
 
 TEST(GpuInputs, ViewsOfWhatTheCpuComputesAreTakenOnTheDevice) {
-  const auto engine = gpu_engine(kHalves);
+  const auto engine = gpu_engine(kHalves, kernels_of_matrix_resize());
   EXPECT_THAT(copied(plan_of(*engine)), ElementsAre("s"));
   EXPECT_THAT(kernels(plan_of(*engine), false), ElementsAre(HasSubstr("resize")));
   expect_right(kHalves, engine, {{4, 6}});

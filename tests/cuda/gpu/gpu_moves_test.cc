@@ -113,6 +113,40 @@ TEST(GpuMoves, SequencesSumsAndChoicesStayOnTheDevice) {
       expect_run(context, *engine, kChoices, {{3, n, 7}, {3}}, seed);
 }
 
+// The sizes of a crop are known before a run, and its region is a value of the run.
+TEST(GpuMoves, ACropReadsTheRegionOfItsRun) {
+  expect_at_sizes(R"txt(
+size N in 1..9 opt 2
+graph crop(x: f32[N,3,9,7], region: f32[4])
+  c = Resize(x, i64{5,4}, region) mode=linear coordinates=tf_crop_and_resize axes=[2,3] extrapolation_value=2
+  y = Pointwise(c) program="(f32)->(f32) mul($0,2f32)"
+  return y
+)txt",
+                  "cuda.resize.strided", {{{2, 3, 9, 7}, {4}}, {{1, 3, 9, 7}, {4}}});
+}
+
+constexpr std::string_view kSamples = R"txt(
+size N in 1..9 opt 2
+size R in 0..20 opt 8
+graph samples(x: f32[N,6,9,7], grid: f32[N,4,5,2], regions: f32[R,4], images: f32[R])
+  w = Pointwise(regions) program="(f32)->(f32) mul($0,9f32)"
+  i = Pointwise(images) program="(f32)->(i64) i64(mul($0,0f32))"
+  g = GridSample(x, grid) mode=cubic padding=reflection
+  r = RoiAlign(x, w, i) height=2 width=3
+  y = Pointwise(r) program="(f32)->(f32) max($0,0f32)"
+  return y, g as sampled
+)txt";
+
+TEST(GpuMoves, SamplesAndRegionsStayOnTheDevice) {
+  const auto engine = gpu_engine(kSamples);
+  EXPECT_THAT(kernels_of(plan_of(*engine), true), Contains("cuda.grid_sample.window"));
+  EXPECT_THAT(kernels_of(plan_of(*engine), false), IsEmpty());
+  ExecutionContext context(engine);
+  for (const int64_t regions : {8, 0, 20, 1})
+    expect_run(context, *engine, kSamples, {{2, 6, 9, 7}, {2, 4, 5, 2}, {regions, 4}, {regions}},
+               static_cast<uint32_t>(regions));
+}
+
 constexpr std::string_view kOverlapping = R"txt(
 size H in 1..20 opt 6
 graph overlapping(x: f32[2,8,H,7])
