@@ -46,7 +46,8 @@ struct Slot {
 
 // One kernel launch, or an operation of the context: SizeTensor, control flow and transfers. inputs
 // and outputs are ordered as in Layer (graph/graph.h). They are on the step's device, except host
-// values (is_host_value() in graph/op/op.h), which are on the last device.
+// values (is_host_value() in graph/op/op.h), which are on the last device, and operands of control
+// flow (engine/body_operands.h), which may be on any.
 struct Step {
   std::string name = {};                  // of the layer, for profiles and errors
   std::vector<std::string> origins = {};  // ONNX nodes it stands for
@@ -105,7 +106,7 @@ struct Plan {
   std::string target;    // "cpu", "cpu:avx512_vnni", "sm_90"
   uint32_t profile = 0;  // index of the ranges of sizes that it is for (engine/profiles.h)
   // Used together, preferred first: Device::target() of each. The last is a CPU: inputs, outputs
-  // and late slots lie there.
+  // and late slots lie there, but for ports of bodies. A body has all of them, or the last.
   std::vector<std::string> devices;
   std::string name;  // of the graph
   // Never null. Bodies share the outermost plan's.

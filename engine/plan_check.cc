@@ -7,6 +7,7 @@
 #include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
+#include "anneal/engine/body_operands.h"
 #include "anneal/engine/memory_planner.h"
 #include "anneal/engine/symbols.h"
 
@@ -16,6 +17,10 @@ namespace {
 [[noreturn]] void refuse(std::string why) { fail(ErrorCode::kIncompatiblePlan, std::move(why)); }
 
 bool is_arena_base(const Slot& slot) { return slot.storage == Storage::kArena; }
+
+bool is_on_gpu(const Plan& plan, uint32_t slot) {
+  return plan.slots[slot].device + size_t{1} < plan.devices.size();
+}
 
 void check_slot_form(const Plan& plan, const Slot& slot) {
   const auto bad = [&](std::string_view why) {
@@ -158,17 +163,17 @@ void check_is_for_device(const Plan& plan, const Step& step) {
     refuse_step("is not on the CPU, but has a late slot");
 }
 
-// Ports lie on the CPU, views where their bases lie, operands where their step runs.
-void check_devices(const Plan& plan, SizeTable& sizes) {
+// Ports lie on the CPU but for those of bodies, views where their bases lie, operands where their
+// step runs.
+void check_devices(const Plan& plan, bool is_body, SizeTable& sizes) {
   const size_t host = plan.devices.size() - 1;
   if (!plan.devices[host].starts_with("cpu")) refuse("its last device is no CPU");
   for (const Slot& slot : plan.slots) {
-    const bool on_host = slot.storage == Storage::kInput || slot.storage == Storage::kOutput ||
-                         slot.storage == Storage::kDataDependent;
+    const bool is_port = slot.storage == Storage::kInput || slot.storage == Storage::kOutput;
+    const bool on_host = (is_port && !is_body) || slot.storage == Storage::kDataDependent;
     if ((on_host && slot.device != host) ||
         (slot.storage == Storage::kView && slot.device != plan.slots[slot.base].device))
       refuse(fmt::format("slot \"{}\" lies on the wrong device", slot.name));
-    const bool is_port = slot.storage == Storage::kInput || slot.storage == Storage::kOutput;
     if (host != 0 && is_port && slot.strides != row_major_strides(slot.type.shape, sizes))
       refuse(fmt::format("port \"{}\" of a GPU's plan is not row-major", slot.name));
   }
@@ -191,6 +196,7 @@ void check_devices(const Plan& plan, SizeTable& sizes) {
         wrong("copies what is not one piece of memory");
       continue;
     }
+    if (!bodies_of(step.op).empty()) continue;  // check_operands_of_bodies()
     for (size_t i = 0; i < step.inputs.size(); ++i)
       if (step.inputs[i] != kNoSlot &&
           plan.slots[step.inputs[i]].device !=
@@ -200,6 +206,33 @@ void check_devices(const Plan& plan, SizeTable& sizes) {
         wrong("reads a slot of another device");
     for (const uint32_t output : step.outputs)
       if (plan.slots[output].device != step.device) wrong("writes a slot of another device");
+  }
+}
+
+// The context gives bodies the memory of operands, or dense slices of it, and copies what is
+// row-major between devices. REQUIRES: check_types() accepted the step.
+void check_operands_of_bodies(const Plan& plan, const Step& step, SizeTable& sizes) {
+  const auto check_operand = [&](const BodyOperand& operand, uint32_t index, const Plan& body,
+                                 const std::vector<uint32_t>& ports) {
+    if (index == kNoSlot) return;
+    const Slot& slot = plan.slots[index];
+    const bool has_gpu_port =
+        operand.port >= 0 && is_on_gpu(body, ports[static_cast<size_t>(operand.port)]);
+    if (!is_on_gpu(plan, index) && !has_gpu_port) return;
+    if (operand.is_read || operand.axis != 0 || body.devices.size() != plan.devices.size() ||
+        slot.strides != row_major_strides(slot.type.shape, sizes))
+      refuse(fmt::format("step \"{}\" cannot have \"{}\" on a GPU", step.name, slot.name));
+  };
+  const BodyOperands operands =
+      operands_of_bodies(step.op, step.inputs.size(), step.outputs.size());
+  for (const BodyUse& use : bodies_of(step.op)) {
+    const Plan& body = plan.bodies[static_cast<size_t>(use.body)];
+    for (size_t i = 0; i < step.inputs.size(); ++i)
+      check_operand(operands.inputs[i], step.inputs[i], body, body.inputs);
+    for (size_t k = 0; k < step.outputs.size(); ++k)
+      check_operand(operands.outputs[k], step.outputs[k], body, body.outputs);
+    if (std::holds_alternative<Loop>(step.op) && is_on_gpu(body, body.outputs[0]))
+      refuse(fmt::format("step \"{}\" has its next condition on a GPU", step.name));
   }
 }
 
@@ -427,7 +460,8 @@ std::vector<std::optional<Fact>> infer_slots(const Plan& plan, std::span<const T
 namespace {
 
 // sizes: the plan's, and those that inference makes.
-void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTable& sizes) {
+void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, bool is_body,
+                       SizeTable& sizes) {
   if (plan.devices.empty()) refuse("it names no device");
   if (plan.arena_bytes.size() != (is_static(plan) ? plan.devices.size() : 0))
     refuse("it has more or fewer arenas than devices");
@@ -440,7 +474,7 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTa
   check_ports(plan);
   check_batch_split(plan);
   check_defaults(plan, weights);
-  check_devices(plan, sizes);
+  check_devices(plan, is_body, sizes);
   check_order(plan);
   check_lifetimes(plan);
   try {
@@ -450,14 +484,17 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTa
   } catch (const Error& error) {
     refuse(error.what());
   }
+  for (const Step& step : plan.steps)
+    if (!bodies_of(step.op).empty()) check_operands_of_bodies(plan, step, sizes);
   for (size_t device = 0; is_static(plan) && device < plan.devices.size(); ++device)
     check_arena(plan, device);
   for (const Plan& body : plan.bodies)
     with_context([&] { return fmt::format("body \"{}\"", body.name); },
                  [&] {
-                   if (body.devices.size() != 1) refuse("it does not run on the CPU alone");
+                   if (body.devices.size() != 1 && body.devices != plan.devices)
+                     refuse("it runs neither on the devices of its plan nor on the CPU alone");
                    if (body.batch_split) refuse("it is a body, and its batch is split");
-                   check_with_bodies(body, weights, sizes);
+                   check_with_bodies(body, weights, true, sizes);
                  });
 }
 
@@ -465,7 +502,7 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, SizeTa
 
 void check_plan(const Plan& plan, std::span<const Tensor> weights) {
   SizeTable sizes = *plan.sizes;
-  check_with_bodies(plan, weights, sizes);
+  check_with_bodies(plan, weights, false, sizes);
 }
 
 }  // namespace anneal

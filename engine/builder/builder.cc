@@ -82,11 +82,17 @@ std::vector<TargetGraph> optimize(Graph graph, const GraphBuildOptions& options,
   return result;
 }
 
-void refuse_fallbacks(const Plan& plan) {
+std::string fallbacks_text(const Plan& plan) {
   std::string layers;
   for (const Decision& decision : plan.decisions)
     if (decision.stage == kFallback)
       layers += fmt::format("\n  layer \"{}\": {}", decision.subject, decision.text);
+  for (const Plan& body : plan.bodies) layers += fallbacks_text(body);
+  return layers;
+}
+
+void refuse_fallbacks(const Plan& plan) {
+  const std::string layers = fallbacks_text(plan);
   if (!layers.empty())
     fail(ErrorCode::kUnsupported,
          fmt::format("target {}: some layers would fall back to the CPU, which is not allowed:{}",

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
+#include "anneal/engine/builder/body_places.h"
 #include "anneal/engine/builder/layout.h"
 #include "anneal/engine/builder/lifetimes.h"
 #include "anneal/engine/builder/memory_check.h"
@@ -24,10 +25,11 @@ namespace {
 // Decides for each layer whether it is a view, a part of another value, or a step.
 class LayerEmitter {
  public:
-  LayerEmitter(const Graph& graph, std::span<const Place> places, Plan& plan, SlotTable& slots,
-               StepEmitter& steps, bool copies_parts)
+  LayerEmitter(const Graph& graph, std::span<const Place> places, const Layouts& layouts,
+               Plan& plan, SlotTable& slots, StepEmitter& steps, bool copies_parts)
       : graph_(graph),
         places_(places),
+        layouts_(layouts),
         plan_(plan),
         slots_(slots),
         steps_(steps),
@@ -38,11 +40,16 @@ class LayerEmitter {
   void emit_missing_outputs();
 
  private:
-  void emit_layer(LayerId id, const Layouts::OfLayer& choice);
+  void emit_layer(LayerId id);
   void note_fallback(const Layer& layer, const Layouts::OfLayer& choice);
   bool emit_view(LayerId id);
   bool emit_in_place(LayerId id);
   void emit_kernel(const Layer& layer, size_t place, Layout preferred);
+  // Of an output of the graph that is written straight to its port.
+  std::optional<size_t> port_place(ValueId value) const {
+    const auto port = slots_.direct_output(value);
+    return port ? std::optional(slots_.place_of_output(*port)) : std::nullopt;
+  }
   // The kernel with copies at the edges where its operands lie differently.
   void emit_with_copies(const Layer& layer, size_t place, const LaidOutChoice& best,
                         const LayerOperands& operands, const LayerOperands& actual,
@@ -50,6 +57,7 @@ class LayerEmitter {
 
   const Graph& graph_;
   std::span<const Place> places_;
+  const Layouts& layouts_;
   Plan& plan_;
   SlotTable& slots_;
   StepEmitter& steps_;
@@ -65,7 +73,7 @@ bool LayerEmitter::emit_view(LayerId id) {
   const ValueId input = layer.inputs[0], value = layer.outputs[0];
   if (slots_.inside(value)) return false;
   const size_t home = steps_.place_of(input);
-  if (home == slots_.host() && slots_.direct_output(value)) return false;
+  if (const auto port = port_place(value); port == home) return false;
   const Value& output = graph_.value(value);
   const Slot from = slots_[steps_.input(input, home)];
   if (from.storage == Storage::kDataDependent || slots_.is_data_dependent(output.type()))
@@ -185,11 +193,13 @@ void LayerEmitter::note_fallback(const Layer& layer, const Layouts::OfLayer& cho
                             places_[choice.place].device->target(), choice.why_not_first));
 }
 
-void LayerEmitter::emit_layer(LayerId id, const Layouts::OfLayer& choice) {
+void LayerEmitter::emit_layer(LayerId id) {
   const Layer& layer = graph_.layer(id);
+  const Layouts::OfLayer& choice = layouts_.of_layer[static_cast<size_t>(id)];
   if (!bodies_of(layer.op).empty()) {
     note_fallback(layer, choice);
-    return steps_.add_control_flow(layer);
+    const ControlPlaces* const control = layouts_.control_of(id);
+    return steps_.add_control_flow(layer, control ? *control : ControlPlaces());
   }
   if (StepEmitter::is_sizes(layer)) {
     // Nothing goes into sizes, so they could all be there from the start, and would live long. They
@@ -206,14 +216,16 @@ void LayerEmitter::emit_layers() {
   const auto is_late = [&](ValueId value) {
     return slots_.is_data_dependent(graph_.value(value).type());
   };
-  const Layouts layouts = choose_layouts(graph_, places_, is_late);
-  readers_.emplace(graph_, places_, layouts);
-  ValuePlacement placement = place_values(
-      {graph_, places_, layouts, *readers_, is_late,
-       [&](ValueId value) { return slots_.direct_output(value).has_value(); }, copies_parts_});
+  std::vector<size_t> output_places;
+  for (size_t i = 0; i < plan_.outputs.size(); ++i)
+    output_places.push_back(slots_.place_of_output(i));
+  readers_.emplace(graph_, places_, layouts_, output_places);
+  ValuePlacement placement =
+      place_values({graph_, places_, layouts_, *readers_, is_late,
+                    [&](ValueId value) { return port_place(value); }, copies_parts_});
   std::ranges::move(placement.decisions, std::back_inserter(plan_.decisions));
-  slots_.set_layouts(layouts, std::move(placement));
-  for (const LayerId id : graph_.order()) emit_layer(id, layouts.of_layer[static_cast<size_t>(id)]);
+  slots_.set_layouts(layouts_, std::move(placement));
+  for (const LayerId id : graph_.order()) emit_layer(id);
   if (!unsupported_.empty())
     fail(ErrorCode::kUnsupported,
          fmt::format("target {} cannot run:\n  {}", plan_.target, fmt::join(unsupported_, "\n  ")));
@@ -222,35 +234,58 @@ void LayerEmitter::emit_layers() {
 void LayerEmitter::emit_missing_outputs() {
   for (size_t i = 0; i < graph_.outputs().size(); ++i) {
     const ValueId value = graph_.outputs()[i].value;
-    const uint32_t slot = steps_.input(value, slots_.host());
+    const uint32_t slot = steps_.input(value, slots_.place_of_output(i));
     if (slot != plan_.outputs[i])
       steps_.add_copy(slot, plan_.outputs[i], graph_.outputs()[i].name + "/output");
   }
 }
 
-// outside: of a body, the symbols that are solvable in the outer graph.
-Plan emit_graph(const Graph& graph, std::span<const Place> places, WeightPool& weights,
-                const EmitOptions& options, std::vector<bool> outside) {
+// What a graph and its bodies have in common.
+struct Emission {
+  WeightPool& weights;
+  const EmitOptions& options;
+  std::vector<std::unique_ptr<Kernel>> kernels = {};  // of devices; their code becomes the plan's
+};
+
+// By body: null where all of its layers are for the CPU.
+std::vector<const BodyPlaces*> places_of_bodies(const Graph& graph, const Layouts& layouts) {
+  std::vector<const BodyPlaces*> of_bodies(graph.bodies().size());
+  for (const auto& [id, control] : layouts.control) {
+    const std::vector<BodyUse> uses = bodies_of(graph.layer(id).op);
+    for (size_t i = 0; i < control.bodies.size(); ++i)
+      of_bodies[static_cast<size_t>(uses[i].body)] = &control.bodies[i];
+  }
+  return of_bodies;
+}
+
+// outside: of a body, the symbols that are solvable in the outer graph. body: of one that uses
+// several places.
+Plan emit_graph(const Graph& graph, std::span<const Place> places, Emission& emission,
+                std::vector<bool> outside, const BodyPlaces* body = nullptr) {
+  const EmitOptions& options = emission.options;
   Plan plan;
   plan.target = places[0].device->target();
   for (const Place& place : places) plan.devices.push_back(place.device->target());
   plan.name = graph.name;
   SlotTable slots(graph, places, plan, std::move(outside));
-  StepEmitter steps(graph, places, plan, slots, options.chooser);
-  LayerEmitter layers(graph, places, plan, slots, steps, options.copies_parts);
-  slots.add_ports();
+  StepEmitter steps(graph, places, plan, slots, options.chooser, emission.kernels);
+  slots.add_ports(body);
+  const std::shared_ptr<const Layouts> layouts =
+      body ? body->layouts
+           : std::make_shared<const Layouts>(
+                 choose_layouts_with_bodies(graph, places, slots.solvable()));
+  LayerEmitter layers(graph, places, *layouts, plan, slots, steps, options.copies_parts);
   layers.emit_layers();
   layers.emit_missing_outputs();
-  slots.pool_constants(weights);
-  // The context runs bodies, on the CPU.
-  for (const Graph& body : graph.bodies())
-    plan.bodies.push_back(emit_graph(body, places.last(1), weights, options, slots.solvable()));
+  slots.pool_constants(emission.weights);
+  const std::vector<const BodyPlaces*> of_bodies = places_of_bodies(graph, *layouts);
+  for (size_t i = 0; i < graph.bodies().size(); ++i)
+    plan.bodies.push_back(emit_graph(graph.bodies()[i], of_bodies[i] ? places : places.last(1),
+                                     emission, slots.solvable(), of_bodies[i]));
   plan.sizes = std::make_shared<const SizeTable>(graph.sizes());
   check_slot_sizes(plan);
   share_in_place(plan);
   place_arena(plan);
-  if (options.makes_code && steps.has_device_kernels())
-    plan.code = places[0].device->prepare_code({});
   return plan;
 }
 
@@ -266,8 +301,11 @@ void share_sizes(Plan& plan) {
 
 Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights,
           const EmitOptions& options) {
-  Plan plan = emit_graph(graph, places, weights, options, {});
+  Emission emission{weights, options};
+  Plan plan = emit_graph(graph, places, emission, {});
   share_sizes(plan);
+  if (options.makes_code && !emission.kernels.empty())
+    plan.code = places[0].device->prepare_code({});
   return plan;
 }
 

@@ -139,9 +139,10 @@ namespace {
 
 constexpr int64_t kMostShapeElements = kMaxKnownElements;
 
-// Layers whose results only decide shapes, directly or through others like them. They are small and
-// wanted on the host.
-std::vector<bool> shape_arithmetic(const Graph& graph) {
+// Layers whose results only decide shapes or control flow, directly or through others like them.
+// They are small and wanted on the host.
+std::vector<bool> shape_arithmetic(const LayoutQuestion& question, const Layouts& layouts) {
+  const Graph& graph = question.graph;
   std::vector<bool> is_shape, is_data;  // by value: how it is used
   const auto mark = [](std::vector<bool>& marks, ValueId id) {
     if (id == ValueId::kNone) return;
@@ -155,7 +156,9 @@ std::vector<bool> shape_arithmetic(const Graph& graph) {
     const Shape& shape = graph.value(id).type().shape;
     return known(shape) && count(dims_of(shape)) <= kMostShapeElements;
   };
-  for (const Graph::Output& output : graph.outputs()) mark(is_data, output.value);
+  for (size_t i = 0; i < graph.outputs().size(); ++i)
+    mark(i < question.on_host.size() && question.on_host[i] ? is_shape : is_data,
+         graph.outputs()[i].value);
   std::vector<bool> result;
   const auto& order = graph.order();
   for (auto id = order.rbegin(); id != order.rend(); ++id) {
@@ -169,8 +172,11 @@ std::vector<bool> shape_arithmetic(const Graph& graph) {
       if (static_cast<size_t>(*id) >= result.size()) result.resize(static_cast<size_t>(*id) + 1);
       result[static_cast<size_t>(*id)] = true;
     }
-    for (size_t i = 0; i < layer.inputs.size(); ++i)
-      mark(for_shapes || is_host_value(layer, i) ? is_shape : is_data, layer.inputs[i]);
+    const ControlPlaces* const control = layouts.control_of(*id);
+    for (size_t i = 0; i < layer.inputs.size(); ++i) {
+      const bool on_host = control ? control->inputs[i] != 0 : is_host_value(layer, i);
+      mark(for_shapes || on_host ? is_shape : is_data, layer.inputs[i]);
+    }
   }
   return result;
 }
@@ -244,25 +250,42 @@ Shape Layouts::strides_of_value(const Graph& graph, ValueId id) const {
                     index < of_value.size() ? of_value[index] : Layout::kRowMajor, graph.sizes());
 }
 
-Layouts choose_layouts(const Graph& graph, std::span<const Place> places,
-                       const std::function<bool(ValueId)>& late) {
+const ControlPlaces* Layouts::control_of(LayerId id) const {
+  const auto found = control.find(id);
+  return found == control.end() ? nullptr : &found->second;
+}
+
+size_t Layouts::place_of_input(LayerId id, size_t input) const {
+  const ControlPlaces* const places = control_of(id);
+  return places ? places->inputs[input] : of_layer[static_cast<size_t>(id)].place;
+}
+
+Layouts choose_layouts(const LayoutQuestion& question) {
+  const Graph& graph = question.graph;
+  const std::span<const Place> places = question.places;
   Layouts layouts;
+  if (places.size() > 1)
+    for (const LayerId id : graph.order())
+      if (!bodies_of(graph.layer(id).op).empty())
+        layouts.control.emplace(id, question.control(graph.layer(id)));
   const auto of_value = [&](ValueId id) -> Layout& {
     const auto index = static_cast<size_t>(id);
     if (index >= layouts.of_value.size()) layouts.of_value.resize(index + 1, Layout::kRowMajor);
     return layouts.of_value[index];
   };
   const std::vector<bool> for_shapes =
-      places.size() > 1 ? shape_arithmetic(graph) : std::vector<bool>();
+      places.size() > 1 ? shape_arithmetic(question, layouts) : std::vector<bool>();
   for (const LayerId id : graph.order()) {
     const Layer& layer = graph.layer(id);
     const auto index = static_cast<size_t>(id);
     if (index >= layouts.of_layer.size()) layouts.of_layer.resize(index + 1);
     Layouts::OfLayer& mine = layouts.of_layer[index];
     const bool has_bodies = !bodies_of(layer.op).empty();
-    const auto is_late = [&](ValueId value) { return value != ValueId::kNone && late(value); };
+    const auto is_late = [&](ValueId value) {
+      return value != ValueId::kNone && question.late(value);
+    };
     if (has_bodies)
-      mine.why_not_first = "; control flow runs on the CPU";
+      mine.why_not_first = "; no layer of its bodies runs on " + places[0].device->target();
     else if (std::any_of(layer.inputs.begin(), layer.inputs.end(), is_late) ||
              std::any_of(layer.outputs.begin(), layer.outputs.end(), is_late))
       mine.why_not_first = "; its sizes depend on values";
@@ -276,7 +299,8 @@ Layouts choose_layouts(const Graph& graph, std::span<const Place> places,
       if (mine.place + 1 < places.size()) mine.why_not_first = std::move(preference.why_not);
     }
     mine.place = std::min(mine.place, places.size() - 1);
-    if (mine.place == 0) mine.why_not_first.clear();
+    const ControlPlaces* const control = layouts.control_of(id);
+    if (mine.place == 0 || (control && control->uses_first())) mine.why_not_first.clear();
     mine.layout = has_bodies ? Layout::kRowMajor : preference.layout;  // bodies: that of ports
     for (const ValueId output : layer.outputs) {
       Layout layout = mine.layout;

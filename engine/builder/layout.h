@@ -2,6 +2,7 @@
 // available kernels and the preference of the best kernel of each layer.
 #pragma once
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -49,6 +50,21 @@ LayerOperands nearest_operands(const Place& place, const Graph& graph, const Lay
                                const LaidOutChoice& best, LayerOperands ideal,
                                const LayerOperands& actual);
 
+struct Layouts;
+
+// Where the ports of a body lie whose layers use all places, and its layouts.
+struct BodyPlaces {
+  std::vector<size_t> inputs, outputs;
+  std::shared_ptr<const Layouts> layouts;
+};
+// Where the bodies of a layer of control flow want its operands. One that values decide the size of
+// lies on the last place all the same.
+struct ControlPlaces {
+  std::vector<size_t> inputs, outputs;
+  std::vector<BodyPlaces> bodies = {};  // as bodies_of() has them; none: all are for the last place
+  bool uses_first() const { return !bodies.empty(); }
+};
+
 // A layer runs on the first place that has a kernel for it, on the last (the CPU) if its sizes
 // depend on values or if it computes only what others' shapes are made of. One whose best kernel
 // prefers channels-last makes its outputs so; one that does not care follows its first input that
@@ -63,11 +79,20 @@ struct Layouts {
   std::vector<OfLayer> of_layer;               // by layer id
   std::vector<Layout> of_value;                // by value id: kRowMajor or kChannelsLast
   std::unordered_map<ValueId, Shape> between;  // strides of values between two such Reshapes
+  std::unordered_map<LayerId, ControlPlaces> control;  // of several places
   Shape strides_of_value(const Graph& graph, ValueId id) const;
+  const ControlPlaces* control_of(LayerId id) const;  // null: it has no bodies, or one place
+  // Where the layer reads an input that is no host value.
+  size_t place_of_input(LayerId id, size_t input) const;
 };
-// late: whether a value's size depends on values.
-Layouts choose_layouts(const Graph& graph, std::span<const Place> places,
-                       const std::function<bool(ValueId)>& late);
+struct LayoutQuestion {
+  const Graph& graph;
+  std::span<const Place> places;
+  std::function<bool(ValueId)> late;                   // whether a value's size depends on values
+  std::function<ControlPlaces(const Layer&)> control;  // of several places
+  std::vector<bool> on_host = {};  // by output, or empty: wanted on the last place, if small
+};
+Layouts choose_layouts(const LayoutQuestion& question);
 bool is_host_value(const Layer& layer, size_t input);  // as that of its op (graph/op/op.h)
 // "; cuda.conv.direct: only f32", of each kernel that refused.
 std::string refusals_text(const KernelChoice& chosen);

@@ -52,11 +52,10 @@ class Placer {
   size_t place_of(LayerId id) const {
     return question_.layouts.of_layer[static_cast<size_t>(id)].place;
   }
-  // Written straight to a port, which lies on the host, row-major.
+  // Written straight to a port, which is row-major.
   bool is_port(ValueId id) const {
     const LayerId producer = graph_.value(id).producer;
-    return producer != LayerId::kNone && question_.is_direct(id) &&
-           place_of(producer) + 1 == question_.places.size();
+    return producer != LayerId::kNone && question_.port_place(id) == place_of(producer);
   }
   int depth_of(ValueId id) const {
     const auto known = depth_.find(id);
@@ -74,7 +73,7 @@ class Placer {
     if (info.constant) return "is a constant";
     if (info.producer == LayerId::kNone) return "is an input";
     if (placement_.inside.contains(value)) return "is part of another result already";
-    if (question_.is_direct(value)) return "is an output of the model";
+    if (question_.port_place(value)) return "is an output of the model";
     if (question_.late(value)) return "has a size that depends on values";
     if (info.fact.elements) return "decides shapes";
     const Layer& layer = graph_.layer(info.producer);

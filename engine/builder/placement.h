@@ -36,9 +36,10 @@ struct PlacementQuestion {
   std::span<const Place> places;
   const Layouts& layouts;
   const Readers& readers;
-  std::function<bool(ValueId)> late;       // its size depends on values
-  std::function<bool(ValueId)> is_direct;  // a graph output that is written straight to its port
-  bool copies_parts = false;               // the operands of a Concat, and slices, stay apart
+  std::function<bool(ValueId)> late;  // its size depends on values
+  // Of a graph output that is written straight to its port: where that lies.
+  std::function<std::optional<size_t>(ValueId)> port_place;
+  bool copies_parts = false;  // the operands of a Concat, and slices, stay apart
 };
 ValuePlacement place_values(const PlacementQuestion& question);
 

@@ -26,11 +26,14 @@ double elements_of(const Graph& graph, ValueId value) {
 
 }  // namespace
 
-Readers::Readers(const Graph& graph, std::span<const Place> places, const Layouts& layouts)
+Readers::Readers(const Graph& graph, std::span<const Place> places, const Layouts& layouts,
+                 std::span<const size_t> output_places)
     : graph_(graph), places_(places) {
   const size_t host = places.size() - 1;
-  for (const Graph::Output& output : graph.outputs())
-    add(host, output.value, elements_of(graph, output.value));
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    const ValueId output = graph.outputs()[i].value;
+    add(output_places.empty() ? host : output_places[i], output, elements_of(graph, output));
+  }
   const std::vector<LayerId> order = graph.order();
   for (auto id = order.rbegin(); id != order.rend(); ++id) {
     const Layer& layer = graph.layer(*id);
@@ -43,7 +46,7 @@ Readers::Readers(const Graph& graph, std::span<const Place> places, const Layout
         for (size_t place = 0; place < places.size(); ++place)
           add(place, input, elements(place, layer.outputs[0]));
       } else {
-        add(layouts.of_layer[static_cast<size_t>(*id)].place, input, elements_of(graph, input));
+        add(layouts.place_of_input(*id, i), input, elements_of(graph, input));
       }
     }
   }

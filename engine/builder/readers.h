@@ -13,7 +13,9 @@ namespace anneal {
 
 class Readers {
  public:
-  Readers(const Graph& graph, std::span<const Place> places, const Layouts& layouts);
+  // output_places: where the graph's outputs are wanted; empty: on the last place
+  Readers(const Graph& graph, std::span<const Place> places, const Layouts& layouts,
+          std::span<const size_t> output_places = {});
 
   // Whether a layer on the place, or on the last one the model's caller, reads some of the value.
   bool are_on(size_t place, ValueId value) const { return elements(place, value) > 0; }

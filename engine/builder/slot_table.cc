@@ -25,13 +25,14 @@ bool SlotTable::may_be(const Type& type, const Dims& dims) const {
   return fits;
 }
 
-void SlotTable::add_ports() {
+void SlotTable::add_ports(const BodyPlaces* body) {
   for (const ValueId input : graph_.inputs()) {
     const Value& info = graph_.value(input);
+    const size_t place = body ? body->inputs[plan_.inputs.size()] : host();
     const uint32_t slot =
         add(info.name, info.type(), row_major_strides(info.type().shape, graph_.sizes()),
-            Storage::kInput, host());
-    set_home(input, host(), slot);
+            Storage::kInput, place);
+    set_home(input, place, slot);
     plan_.inputs.push_back(slot);
     if (!info.default_value) continue;
     if (!may_be(info.type(), info.default_value->dims())) {
@@ -53,8 +54,8 @@ void SlotTable::add_ports() {
     const auto& [name, value] = graph_.outputs()[i];
     const Type& type = graph_.value(value).type();
     const Storage storage = is_data_dependent(type) ? Storage::kDataDependent : Storage::kOutput;
-    plan_.outputs.push_back(
-        add(name, type, row_major_strides(type.shape, graph_.sizes()), storage, host()));
+    plan_.outputs.push_back(add(name, type, row_major_strides(type.shape, graph_.sizes()), storage,
+                                body ? body->outputs[i] : host()));
     if (graph_.value(value).producer != LayerId::kNone) direct_outputs_.try_emplace(value, i);
   }
 }
@@ -102,7 +103,7 @@ uint32_t SlotTable::output(ValueId value, size_t place) {
     const Region part = region(value, place);
     return set_home(value, place, add_view(info.name, info.type(), part.view, part.base));
   }
-  if (const auto direct = direct_output(value); place == host() && direct)
+  if (const auto direct = direct_output(value); direct && place == place_of_output(*direct))
     return set_home(value, place, plan_.outputs[*direct]);
   const bool data_dependent = is_data_dependent(info.type());
   const Shape strides = data_dependent ? row_major_strides(info.type().shape, graph_.sizes())

@@ -17,7 +17,7 @@
 namespace anneal {
 
 // A value has one slot per place at most. Adds slots to the plan, never steps. The last place is
-// the CPU, where the ports are.
+// the CPU, where the ports are, but for some of a body.
 class SlotTable {
  public:
   // outside: of a body, the symbols that are solvable in the outer graph.
@@ -26,7 +26,8 @@ class SlotTable {
 
   // Ports are row-major. A value that is an output and comes from a kernel is written to its port
   // directly.
-  void add_ports();
+  // body: of one that uses several places; null: all ports are on the last.
+  void add_ports(const BodyPlaces* body);
   // Where values that are not ports shall lie. REQUIRES: once, before a value's slot is asked for
   void set_layouts(Layouts layouts, ValuePlacement placement);
 
@@ -35,6 +36,7 @@ class SlotTable {
   bool is_data_dependent(const Type& type) const;
   // The output of the graph that the value is written to without a copy.
   std::optional<size_t> direct_output(ValueId value) const;
+  size_t place_of_output(size_t index) const { return plan_.slots[plan_.outputs[index]].device; }
   // The value that this one is a part of.
   std::optional<ValuePlacement::Inside> inside(ValueId value) const;
   bool is_moved_view(LayerId id) const { return placement_.moved_views.contains(id); }

@@ -38,7 +38,7 @@ uint32_t StepEmitter::input(ValueId value, size_t place) {
     return input(value, place);
   }
   const auto direct = slots_.direct_output(value);
-  const bool to_port = place == slots_.host() && direct;
+  const bool to_port = direct && place == slots_.place_of_output(*direct);
   const uint32_t from = to_port ? row_major(home) : dense(home);
   const Slot there = slots_[from];
   const uint32_t here =
@@ -171,16 +171,30 @@ uint32_t StepEmitter::add_sizes(const Layer& layer) {
   return slot;
 }
 
-void StepEmitter::add_control_flow(const Layer& layer) {
+void StepEmitter::add_control_flow(const Layer& layer, const ControlPlaces& places) {
+  const bool any_on_gpu = places.uses_first();
+  // A value whose size values decide stays on the host.
+  const auto place = [&](ValueId value, const std::vector<size_t>& wanted, size_t at) {
+    const bool is_late =
+        value != ValueId::kNone && slots_.is_data_dependent(graph_.value(value).type());
+    return any_on_gpu && !is_late ? wanted[at] : slots_.host();
+  };
   Step step{.name = layer.name,
             .origins = layer.origins,
             .kernel = "control_flow",
             .device = static_cast<uint8_t>(slots_.host()),
             .op = layer.op};
   step.op_input_count = static_cast<uint32_t>(layer.op_input_count);
-  for (const ValueId value : layer.inputs) step.inputs.push_back(input(value, slots_.host()));
-  for (const ValueId value : layer.outputs)
-    step.outputs.push_back(slots_.output(value, slots_.host()));
+  for (size_t i = 0; i < layer.inputs.size(); ++i) {
+    const ValueId value = layer.inputs[i];
+    const uint32_t slot = input(value, place(value, places.inputs, i));
+    const bool is_port_on_gpu = any_on_gpu && places.inputs[i] != slots_.host();
+    step.inputs.push_back(slot != kNoSlot && is_port_on_gpu ? row_major(slot) : slot);
+  }
+  for (size_t k = 0; k < layer.outputs.size(); ++k) {
+    const ValueId value = layer.outputs[k];
+    step.outputs.push_back(slots_.output(value, place(value, places.outputs, k)));
+  }
   plan_.steps.push_back(std::move(step));
 }
 

@@ -18,10 +18,15 @@ namespace anneal {
 
 class StepEmitter {
  public:
-  // chooser: null: the order of the kernels' table decides.
+  // chooser: null: the order of the kernels' table decides. kernels: gets those of devices.
   StepEmitter(const Graph& graph, std::span<const Place> places, Plan& plan, SlotTable& slots,
-              KernelChooser* chooser)
-      : graph_(graph), places_(places), plan_(plan), slots_(slots), chooser_(chooser) {}
+              KernelChooser* chooser, std::vector<std::unique_ptr<Kernel>>& kernels)
+      : graph_(graph),
+        places_(places),
+        plan_(plan),
+        slots_(slots),
+        chooser_(chooser),
+        kernels_(kernels) {}
 
   // The slot from which a layer on the place reads the value: a constant, a copy from another
   // place, or sizes that the run time computes, is added when it is read first.
@@ -46,10 +51,8 @@ class StepEmitter {
   static bool is_sizes(const Layer& layer);  // that the run time computes itself
   uint32_t add_sizes(const Layer& layer);
   // The context runs the bodies itself: no kernel, and no layout but that of ports.
-  void add_control_flow(const Layer& layer);
+  void add_control_flow(const Layer& layer, const ControlPlaces& places);
   void note(std::string stage, std::string subject, std::string text);
-  // Whether a step launches code of the first place's device.
-  bool has_device_kernels() const { return !kernels_.empty(); }
 
  private:
   void add_transfer(uint32_t from, uint32_t to);
@@ -67,7 +70,7 @@ class StepEmitter {
   SlotTable& slots_;
   KernelChooser* chooser_;
   std::unordered_map<std::string, uint32_t> copies_;  // by slot and strides
-  std::vector<std::unique_ptr<Kernel>> kernels_;      // their code becomes the plan's
+  std::vector<std::unique_ptr<Kernel>>& kernels_;     // of devices
 };
 
 }  // namespace anneal

@@ -25,6 +25,13 @@ uint64_t run_bytes_of(const Plan& plan, std::span<const Tensor> weights) {
   }
 }
 
+void add_fallbacks(const Plan& plan, std::vector<BuildDecision>& fallbacks) {
+  for (const Decision& decision : plan.decisions)
+    if (decision.stage == kFallback)
+      fallbacks.emplace_back(decision.stage, decision.subject, decision.text);
+  for (const Plan& body : plan.bodies) add_fallbacks(body, fallbacks);
+}
+
 BuildPlan plan_report(const Plan& plan, std::span<const Tensor> weights) {
   BuildPlan result{.target = plan.target,
                    .profile = plan.profile,
@@ -44,11 +51,9 @@ BuildPlan plan_report(const Plan& plan, std::span<const Tensor> weights) {
     else if (step.device + 1u < plan.devices.size())
       ++result.gpu_steps;
   }
-  for (const Decision& decision : plan.decisions) {
-    const BuildDecision& made =
-        result.decisions.emplace_back(decision.stage, decision.subject, decision.text);
-    if (decision.stage == kFallback) result.fallbacks.push_back(made);
-  }
+  for (const Decision& decision : plan.decisions)
+    result.decisions.emplace_back(decision.stage, decision.subject, decision.text);
+  add_fallbacks(plan, result.fallbacks);
   return result;
 }
 

@@ -141,6 +141,16 @@ std::vector<InspectedStep> steps_of(const Plan& plan) {
   return steps;
 }
 
+// Those of bodies only where layers fell back to the CPU.
+void add_decisions(const Plan& plan, bool is_body, std::vector<InspectedDecision>& decisions) {
+  for (const Decision& decision : plan.decisions)
+    if (!is_body || decision.stage == kFallback)
+      decisions.push_back({decision.stage, decision.subject, decision.text, decision.refused,
+                           decision.stage == kFallback, decision.saved_launches,
+                           decision.saved_bytes});
+  for (const Plan& body : plan.bodies) add_decisions(body, true, decisions);
+}
+
 InspectedPlan inspected(const Plan& plan, std::span<const Tensor> weights) {
   InspectedPlan result;
   result.target = plan.target;
@@ -160,10 +170,7 @@ InspectedPlan inspected(const Plan& plan, std::span<const Tensor> weights) {
         return slot.storage == Storage::kWeight && !is_row_major_weight(slot, weights[slot.offset]);
       }));
   result.steps = steps_of(plan);
-  for (const Decision& decision : plan.decisions)
-    result.decisions.push_back({decision.stage, decision.subject, decision.text, decision.refused,
-                                decision.stage == kFallback, decision.saved_launches,
-                                decision.saved_bytes});
+  add_decisions(plan, false, result.decisions);
   return result;
 }
 

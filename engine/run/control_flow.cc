@@ -35,6 +35,7 @@ size_t dense_bytes(DataType dtype, const Dims& dims) {
 TensorView slice_of(const TensorView& whole, int axis, int64_t index) {
   TensorView slice;
   slice.dtype = whole.dtype;
+  slice.place = whole.place;
   slice.data =
       whole.data + index * whole.strides[axis] * static_cast<int64_t>(size_of(whole.dtype));
   for (int i = 0; i < whole.dims.rank(); ++i) {
@@ -81,6 +82,29 @@ void ControlFlow::settle(uint32_t slot, const Dims& dims) {
   set_slot_dims(run_, memory_, slot, dims);
 }
 
+size_t ControlFlow::device_of_output(const PlanRun& body, size_t index) const {
+  const Plan& plan = body.plan();
+  const size_t device = plan.slots[plan.outputs[index]].device;
+  return device + 1 == plan.devices.size() ? run_.host() : device;
+}
+
+void ControlFlow::copy(const TensorView& to, const TensorView& from) {
+  if (to.place.kind != MemoryKind::kCuda && from.place.kind != MemoryKind::kCuda)
+    return strided_copy(to, from);
+  const size_t bytes = dense_bytes(to.dtype, to.dims);
+  if (bytes == 0 || to.data == from.data) return;
+  run_.device(0).copy(to.data, from.data, bytes, run_.stream(0));
+  run_.stream(0).wait();
+}
+
+TensorView ControlFlow::room(std::unique_ptr<Buffer>& buffer, DataType dtype, const Dims& dims,
+                             size_t device) {
+  memory_.ensure(buffer, dense_bytes(dtype, dims), device);
+  TensorView view = row_major_view(dtype, dims, buffer->data());
+  if (device != run_.host()) view.place = {MemoryKind::kCuda};
+  return view;
+}
+
 bool ControlFlow::run(size_t index, ThreadTeam& team) {
   const Step& step = run_.plan.steps[index];
   if (const auto* branch = std::get_if<If>(&step.op)) {
@@ -101,20 +125,20 @@ void ControlFlow::run_if(const Step& step, const If& op, ThreadTeam& team) {
   const bool condition = is_true(run_.slots[step.inputs[0]]);
   PlanRun& body = this->body(condition ? op.then_body : op.else_body);
   for (size_t i = 1; i < step.inputs.size(); ++i)
-    body.ports().set_input(i - 1, run_.slots[step.inputs[i]]);
+    body.ports().set_input(i - 1, run_.tensor(step.inputs[i]));
   body.bind(run_.symbols);
   for (size_t k = 0; k < step.outputs.size(); ++k) {
     const auto dims = body.output_dims(k);
     if (!dims) continue;
     settle(step.outputs[k], *dims);
-    body.ports().set_output(k, run_.slots[step.outputs[k]]);
+    body.ports().set_output(k, run_.tensor(step.outputs[k]));
   }
   body.run_as_body(observer_, step, std::nullopt, team);
   for (size_t k = 0; k < step.outputs.size(); ++k) {
     if (body.output_dims(k)) continue;
     const TensorView result = body.output(k);
     settle(step.outputs[k], result.dims);
-    strided_copy(run_.slots[step.outputs[k]], result);
+    copy(run_.tensor(step.outputs[k]), result);
   }
 }
 
@@ -124,7 +148,7 @@ void ControlFlow::begin_carried(const Step& step, size_t first_input, size_t cou
   state.length = 0;
   state.carried.resize(count);
   for (size_t k = 0; k < count; ++k)
-    state.carried[k].value = run_.slots[step.inputs[first_input + k]];
+    state.carried[k].value = run_.tensor(step.inputs[first_input + k]);
   state.stacked.resize(step.outputs.size() - count);
   for (auto& stacked : state.stacked) stacked.element.reset();
 }
@@ -138,10 +162,9 @@ void ControlFlow::give_carried(PlanRun& body, size_t first_input, size_t first_o
   for (size_t k = 0; k < state.carried.size(); ++k) {
     const auto dims = body.output_dims(first_output + k);
     if (!dims) continue;
-    auto& buffer = state.carried[k].buffers[state.number % 2];
-    const DataType dtype = state.carried[k].value.dtype;
-    memory_.ensure(buffer, dense_bytes(dtype, *dims));
-    body.ports().set_output(first_output + k, row_major_view(dtype, *dims, buffer->data()));
+    auto& [value, buffers] = state.carried[k];
+    body.ports().set_output(first_output + k, room(buffers[state.number % 2], value.dtype, *dims,
+                                                   device_of_output(body, first_output + k)));
   }
 }
 
@@ -151,17 +174,16 @@ void ControlFlow::take_carried(PlanRun& body, size_t first_output, Iteration& st
     const TensorView result = body.output(first_output + k);
     carried.value = result;
     if (body.output_dims(first_output + k)) continue;
-    auto& buffer = carried.buffers[state.number % 2];
-    memory_.ensure(buffer, dense_bytes(result.dtype, result.dims));
-    carried.value = row_major_view(result.dtype, result.dims, buffer->data());
-    strided_copy(carried.value, result);
+    carried.value = room(carried.buffers[state.number % 2], result.dtype, result.dims,
+                         device_of_output(body, first_output + k));
+    copy(carried.value, result);
   }
 }
 
 void ControlFlow::finish_carried(const Step& step, const Iteration& state) {
   for (size_t k = 0; k < state.carried.size(); ++k) {
     settle(step.outputs[k], state.carried[k].value.dims);
-    strided_copy(run_.slots[step.outputs[k]], state.carried[k].value);
+    copy(run_.tensor(step.outputs[k]), state.carried[k].value);
   }
 }
 
@@ -183,7 +205,7 @@ TensorView ControlFlow::next_element(const Step& step, const Dims& dims, Iterati
       fail(ErrorCode::kInvalidArgument,
            fmt::format("\"{}\" of {} has no place for {} in iteration {}", slot.name,
                        to_string(whole), to_string(dims), state.number));
-    return slice_of(run_.slots[output], 0, state.number);
+    return slice_of(run_.tensor(output), 0, state.number);
   }
   const size_t bytes = dense_bytes(slot.type.dtype, dims);
   const size_t used = bytes * static_cast<size_t>(state.length);
@@ -213,7 +235,7 @@ void ControlFlow::run_loop(const Step& step, const Loop& op, Iteration& state, T
   state.condition = op.counted || step.inputs[1] == kNoSlot || is_true(run_.slots[step.inputs[1]]);
   begin_carried(step, 2, carried, state);
   for (size_t i = 2 + carried; i < step.inputs.size(); ++i)
-    body.ports().set_input(i, run_.slots[step.inputs[i]]);
+    body.ports().set_input(i, run_.tensor(step.inputs[i]));
 
   const size_t first_stacked = 1 + carried;
   for (; state.condition && (!has_count || state.number < trips); ++state.number) {
@@ -227,7 +249,7 @@ void ControlFlow::run_loop(const Step& step, const Loop& op, Iteration& state, T
     for (size_t k = 0; k < state.stacked.size(); ++k) {
       if (body.output_dims(first_stacked + k)) continue;
       const TensorView result = body.output(first_stacked + k);
-      strided_copy(next_element(step, result.dims, state, k), result);
+      copy(next_element(step, result.dims, state, k), result);
     }
     take_carried(body, 1, state);
     ++state.length;
@@ -268,7 +290,7 @@ void ControlFlow::run_scan(const Step& step, const Scan& op, Iteration& state, T
            fmt::format("sequences of lengths {} and {} are scanned together", length, other));
   }
   for (size_t i = carried + sequences; i < step.inputs.size(); ++i)
-    body.ports().set_input(i, run_.slots[step.inputs[i]]);
+    body.ports().set_input(i, run_.tensor(step.inputs[i]));
 
   const auto place = [&](size_t k, const Dims& dims) {
     auto& element = state.stacked[k].element;
@@ -281,12 +303,12 @@ void ControlFlow::run_scan(const Step& step, const Scan& op, Iteration& state, T
                        to_string(*element), to_string(dims)));
     element = dims;
     const int64_t at = op.output_reverse[k] != 0 ? length - 1 - state.number : state.number;
-    return slice_of(run_.slots[output], axis, at);
+    return slice_of(run_.tensor(output), axis, at);
   };
   for (; state.number < length; ++state.number) {
     for (size_t i = 0; i < sequences; ++i) {
       const int64_t at = op.reverse[i] != 0 ? length - 1 - state.number : state.number;
-      body.ports().set_input(carried + i, slice_of(run_.slots[step.inputs[carried + i]],
+      body.ports().set_input(carried + i, slice_of(run_.tensor(step.inputs[carried + i]),
                                                    static_cast<int>(op.axes[i]), at));
     }
     give_carried(body, 0, 0, state);
@@ -297,7 +319,7 @@ void ControlFlow::run_scan(const Step& step, const Scan& op, Iteration& state, T
     for (size_t k = 0; k < state.stacked.size(); ++k)
       if (!body.output_dims(carried + k)) {
         const TensorView result = body.output(carried + k);
-        strided_copy(place(k, result.dims), result);
+        copy(place(k, result.dims), result);
       }
     take_carried(body, 0, state);
   }

@@ -13,7 +13,8 @@ namespace anneal {
 class PlanRun;
 
 // The results of a body are written to their final place if their dims are known before it runs,
-// else copied there.
+// else copied there. Conditions and trip counts are on the host. Nothing is in flight on a stream
+// before a body runs or after it; slices of tensors on a GPU are dense.
 class ControlFlow {
  public:
   // bodies: runs of the plan's bodies, in their order. All must outlive it.
@@ -43,6 +44,11 @@ class ControlFlow {
 
   PlanRun& body(int64_t index) const { return *bodies_[static_cast<size_t>(index)]; }
   void settle(uint32_t slot, const Dims& dims);
+  // The device, of the plan's, on which output `index` of the body lies.
+  size_t device_of_output(const PlanRun& body, size_t index) const;
+  void copy(const TensorView& to, const TensorView& from);
+  // Room for a tensor on a device of the plan.
+  TensorView room(std::unique_ptr<Buffer>& buffer, DataType dtype, const Dims& dims, size_t device);
   void run_if(const Step& step, const If& op, ThreadTeam& team);
   void run_loop(const Step& step, const Loop& op, Iteration& state, ThreadTeam& team);
   void run_scan(const Step& step, const Scan& op, Iteration& state, ThreadTeam& team);

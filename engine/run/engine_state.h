@@ -34,7 +34,8 @@ struct LoadedPlan {
 
 struct Engine::State {
   EngineFile file;
-  // As the outermost plan names them; bodies use the last alone. Before what is made for them.
+  // As the outermost plan names them; a body uses all, or the last alone. Before what is made for
+  // them.
   std::vector<std::unique_ptr<Device>> devices;
   std::vector<std::unique_ptr<Buffer>> weight_buffers;
   std::optional<size_t> red_zone;                // with DebugOptions::separate_slots

@@ -271,6 +271,9 @@ bool is_shaped_by_shapes(const Step& step) {
   return true;
 }
 
+// The first of the body's devices among those of the engine: it has all of them, or the CPU alone.
+size_t first_device_of(const Plan& body, size_t devices) { return devices - body.devices.size(); }
+
 // first_device: of the plan's among all devices.
 LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_device) {
   const auto devices = loading.devices.subspan(first_device);
@@ -294,7 +297,8 @@ LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_devi
     give_weights_back(loading.file, plan, step);
   }
   for (const Plan& body : plan.bodies) {
-    loaded.bodies.push_back(load_plan(loading, body, loading.devices.size() - 1));
+    loaded.bodies.push_back(
+        load_plan(loading, body, first_device_of(body, loading.devices.size())));
     loaded.bodies.back().outer_symbols = symbols_used(body);
   }
   return loaded;
@@ -304,7 +308,7 @@ LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_devi
 void mark_weights(const Plan& plan, size_t first_device, std::vector<std::vector<bool>>& used) {
   for (const Slot& slot : plan.slots)
     if (slot.storage == Storage::kWeight) used[first_device + slot.device][slot.offset] = true;
-  for (const Plan& body : plan.bodies) mark_weights(body, used.size() - 1, used);
+  for (const Plan& body : plan.bodies) mark_weights(body, first_device_of(body, used.size()), used);
 }
 
 // Each device's weights in one buffer.

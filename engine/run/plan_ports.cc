@@ -21,6 +21,11 @@ bool lies_alike(const TensorView& a, const TensorView& b) {
   return true;
 }
 
+// As kernels may assume of slots in an arena.
+bool is_aligned(const TensorView& view) {
+  return reinterpret_cast<uintptr_t>(view.data) % kArenaAlignment == 0;
+}
+
 }  // namespace
 
 PlanPorts::PlanPorts(RunState& run, RunMemory& memory)
@@ -33,9 +38,11 @@ PlanPorts::PlanPorts(RunState& run, RunMemory& memory)
       input_dims_(run.plan.inputs.size()) {
   if (run.host() == 0) return;
   for (size_t i = 0; i < inputs_.size(); ++i)
-    input_copies_[i] = copies_of_input(run.plan, run.plan.inputs[i]);
+    if (!run.is_on_gpu(run.plan.inputs[i]))
+      input_copies_[i] = copies_of_input(run.plan, run.plan.inputs[i]);
   for (size_t i = 0; i < outputs_.size(); ++i)
-    output_copies_[i] = copies_of_output(run.plan, run.plan.outputs[i]);
+    if (!run.is_on_gpu(run.plan.outputs[i]))
+      output_copies_[i] = copies_of_output(run.plan, run.plan.outputs[i]);
 }
 
 void PlanPorts::set_input(size_t index, const TensorView& memory) {
@@ -70,9 +77,11 @@ void PlanPorts::check_output(size_t index, const TensorView& memory, const Dims&
 }
 
 // Whether the port's slot is the caller's memory.
-bool PlanPorts::stays(const Port& port, const TensorView& wanted, const PortCopies& copies) const {
+bool PlanPorts::stays(const Port& port, uint32_t slot, const PortCopies& copies) const {
+  const TensorView& wanted = run_.slots[slot];
   if (!port.is_set || port.user.dims != wanted.dims) return false;
   if (run_.host() == 0) return port.user.strides == wanted.strides;
+  if (run_.is_on_gpu(slot)) return port.is_on_gpu() && is_aligned(port.user);
   if (copies.is_used_by_cpu) return false;
   return port.is_on_gpu() || (port.is_page_locked() && lies_alike(port.user, wanted));
 }
@@ -80,12 +89,14 @@ bool PlanPorts::stays(const Port& port, const TensorView& wanted, const PortCopi
 void PlanPorts::place(Port& port, uint32_t slot, const PortCopies& copies, bool may_stay) {
   if (is_data_dependent(slot)) return;
   TensorView& wanted = run_.slots[slot];
-  if (port.is_on_gpu() && port.user.dims == wanted.dims)
+  const bool on_gpu = run_.is_on_gpu(slot);
+  if ((port.is_on_gpu() || (port.is_set && on_gpu)) && port.user.dims == wanted.dims)
     check(lies_alike(port.user, wanted), "the ports of a GPU's plan are row-major");
-  port.is_staged = !may_stay || !stays(port, wanted, copies);
-  if (port.is_staged) memory_.ensure(port.staging, bytes_of(wanted));
+  port.is_staged = !(may_stay || on_gpu) || !stays(port, slot, copies);
+  if (port.is_staged) memory_.ensure(port.staging, bytes_of(wanted), run_.plan.slots[slot].device);
   wanted.data = port.is_staged ? port.staging->data() : port.user.data;
-  if (!port.is_staged || !port.is_on_gpu() || !may_stay || std::exchange(port.is_remarked, true))
+  if (!port.is_staged || !port.is_on_gpu() || on_gpu || !may_stay ||
+      std::exchange(port.is_remarked, true))
     return;
   remarks_.push_back(
       fmt::format("\"{}\" is copied through host memory in every run, which is slower: steps on "
@@ -124,9 +135,7 @@ void PlanPorts::place(bool may_stay) {
 void PlanPorts::place_copies() {
   placed_.clear();
   const auto place_at = [&](const Port& port, const PortCopies& copies) {
-    if (port.is_staged || !port.is_on_gpu() ||
-        reinterpret_cast<uintptr_t>(port.user.data) % kArenaAlignment != 0)
-      return;
+    if (port.is_staged || !port.is_on_gpu() || !is_aligned(port.user)) return;
     for (const uint32_t slot : copies.slots) {
       if (std::ranges::find(placed_, slot) != placed_.end()) continue;
       run_.slots[slot].data = port.user.data;
@@ -158,7 +167,7 @@ void PlanPorts::copy_in(ThreadTeam& team) const {
     const Port& port = inputs_[i];
     if (!port.is_staged) continue;
     const TensorView& staged = run_.slots[run_.plan.inputs[i]];
-    if (!port.is_on_gpu()) {
+    if (!is_copied_by_gpu(port, run_.plan.inputs[i])) {
       strided_copy(staged, port.user, team);
     } else if (const size_t bytes = bytes_of(staged); bytes != 0) {
       run_.device(0).copy(staged.data, port.user.data, bytes, run_.stream(0));
@@ -170,18 +179,20 @@ void PlanPorts::copy_in(ThreadTeam& team) const {
 
 void PlanPorts::copy_out(ThreadTeam& team) const {
   for (size_t i = 0; i < outputs_.size(); ++i)
-    if (outputs_[i].is_set && outputs_[i].is_staged && !outputs_[i].is_on_gpu())
+    if (outputs_[i].is_set && outputs_[i].is_staged &&
+        !is_copied_by_gpu(outputs_[i], run_.plan.outputs[i]))
       strided_copy(outputs_[i].user, run_.slots[run_.plan.outputs[i]], team);
 }
 
-bool PlanPorts::has_staged_gpu_outputs() const {
-  return std::ranges::any_of(outputs_,
-                             [](const Port& port) { return port.is_staged && port.is_on_gpu(); });
+bool PlanPorts::any_copied_out_by_gpu() const {
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    if (is_copied_by_gpu(outputs_[i], run_.plan.outputs[i])) return true;
+  return false;
 }
 
-void PlanPorts::copy_out_to_gpu() const {
+void PlanPorts::copy_out_by_gpu() const {
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    if (!outputs_[i].is_staged || !outputs_[i].is_on_gpu()) continue;
+    if (!is_copied_by_gpu(outputs_[i], run_.plan.outputs[i])) continue;
     const TensorView& staged = run_.slots[run_.plan.outputs[i]];
     if (const size_t bytes = bytes_of(staged); bytes != 0)
       run_.device(0).copy(outputs_[i].user.data, staged.data, bytes, run_.stream(0));
@@ -192,7 +203,7 @@ void PlanPorts::copy_out_to_gpu() const {
 TensorView PlanPorts::output(size_t index) const {
   const uint32_t slot = run_.plan.outputs[index];
   const bool at_user = outputs_[index].is_set && !is_data_dependent(slot);
-  return at_user ? outputs_[index].user : run_.slots[slot];
+  return at_user ? outputs_[index].user : run_.tensor(slot);
 }
 
 size_t PlanPorts::bytes() const {

@@ -15,7 +15,8 @@ namespace anneal {
 // the GPU's and no step of the CPU uses it; then kernels use the memory itself where it is aligned,
 // else a copy. So it does in page-locked memory of the host, from and to which the GPU copies; no
 // recording holds such a copy, because the caller may free the memory and the driver give its
-// address away. Other host memory is staged.
+// address away. Other host memory is staged. A port of a body may be planned for the GPU: it lies in
+// aligned memory of the GPU that it is given, else is staged there.
 class PlanPorts {
  public:
   PlanPorts(RunState& run, RunMemory& memory);  // which must outlive it
@@ -51,9 +52,9 @@ class PlanPorts {
   // Whether steps of a GPU read an input in the caller's memory.
   bool reads_late() const;
   void copy_in(ThreadTeam& team) const;   // staged inputs from the caller's memory
-  void copy_out(ThreadTeam& team) const;  // staged outputs to it, if it is the host's
-  bool has_staged_gpu_outputs() const;
-  void copy_out_to_gpu() const;  // staged outputs to the caller's memory of a GPU, and waits
+  void copy_out(ThreadTeam& team) const;  // staged outputs to it, if both are the host's
+  bool any_copied_out_by_gpu() const;
+  void copy_out_by_gpu() const;  // the other staged outputs, and waits
   // A sentence for each port of a GPU's memory that is copied through the host, once.
   std::vector<std::string> take_remarks() { return std::move(remarks_); }
   TensorView output(size_t index) const;
@@ -71,7 +72,10 @@ class PlanPorts {
   };
   void place(Port& port, uint32_t slot, const PortCopies& copies, bool may_stay);
   void find_page_locked();
-  bool stays(const Port& port, const TensorView& wanted, const PortCopies& copies) const;
+  bool stays(const Port& port, uint32_t slot, const PortCopies& copies) const;
+  bool is_copied_by_gpu(const Port& port, uint32_t slot) const {
+    return port.is_set && port.is_staged && (port.is_on_gpu() || run_.is_on_gpu(slot));
+  }
   bool is_data_dependent(uint32_t slot) const {
     return run_.plan.slots[slot].storage == Storage::kDataDependent;
   }
@@ -79,7 +83,7 @@ class PlanPorts {
   RunState& run_;
   RunMemory& memory_;
   std::vector<Port> inputs_, outputs_;
-  std::vector<PortCopies> input_copies_, output_copies_;  // of a plan for a GPU
+  std::vector<PortCopies> input_copies_, output_copies_;  // of host ports in a plan for a GPU
   std::vector<std::string> remarks_;
   std::vector<uint32_t> placed_;   // by place_copies()
   std::vector<bool> page_locked_;  // by slot; empty: none

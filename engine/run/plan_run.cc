@@ -188,9 +188,9 @@ void PlanRun::start(ThreadTeam& team, const std::function<void()>* inputs_read) 
         (*std::exchange(inputs_read, nullptr))();
       if (done == state_.steps.size()) break;
     }
-    if (!ports_.has_staged_gpu_outputs()) return;
+    if (!ports_.any_copied_out_by_gpu()) return;
     device_steps_.wait();
-    ports_.copy_out_to_gpu();
+    ports_.copy_out_by_gpu();
   });
 }
 

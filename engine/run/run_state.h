@@ -46,6 +46,13 @@ struct RunState {
   DeviceStream& stream(size_t index) const {
     return *resources.streams[loaded.first_device + index];
   }
+  bool is_on_gpu(uint32_t slot) const { return plan.slots[slot].device != host(); }
+  // The tensor of the slot, with the place of its memory: what a body is given, or gives.
+  TensorView tensor(uint32_t slot) const {
+    TensorView view = slots[slot];
+    if (is_on_gpu(slot)) view.place = {MemoryKind::kCuda};
+    return view;
+  }
 };
 
 }  // namespace anneal

@@ -15,13 +15,16 @@ bool is_of_gpu(const Plan& plan, const Step& step) {
          find_kernel(cuda_backend(), step.kernel) != nullptr;
 }
 
-}  // namespace
+using StepsByName = std::map<std::string_view, std::vector<const Step*>>;  // the last is met last
 
-void take_gpu_choices(const Plan& recorded, Plan& plan) {
-  std::map<std::string_view, std::vector<const Step*>> by_name;  // the last is met last
+void add_steps(const Plan& recorded, StepsByName& by_name) {
   for (const Step& step : recorded.steps)
     if (is_of_gpu(recorded, step)) by_name[step.name].push_back(&step);
-  std::map<std::string_view, size_t> taken;
+  for (const Plan& body : recorded.bodies) add_steps(body, by_name);
+}
+
+void take_kernels(const StepsByName& by_name, std::map<std::string_view, size_t>& taken,
+                  Plan& plan) {
   for (Step& step : plan.steps) {
     const auto found = by_name.find(step.name);
     if (found == by_name.end() || !is_of_gpu(plan, step)) continue;
@@ -39,6 +42,16 @@ void take_gpu_choices(const Plan& recorded, Plan& plan) {
     step.runner_up = same.runner_up;
     step.runner_up_tactic = same.runner_up_tactic;
   }
+  for (Plan& body : plan.bodies) take_kernels(by_name, taken, body);
+}
+
+}  // namespace
+
+void take_gpu_choices(const Plan& recorded, Plan& plan) {
+  StepsByName by_name;
+  add_steps(recorded, by_name);
+  std::map<std::string_view, size_t> taken;
+  take_kernels(by_name, taken, plan);
   for (const Decision& decision : recorded.decisions)
     if (decision.stage == kTiming &&
         (decision.subject == recorded.name || by_name.contains(decision.subject))) {
