@@ -148,6 +148,17 @@ constexpr Case kCases[] = {
   y, z = TopK(x, i64{40}) axis=1)txt"},
     {"topk_short_f16", "x: f16[64,64]", R"txt(
   y, z = TopK(x, i64{8}) axis=1)txt"},
+    {"lstm_f32", "x: f32[6,4,32]", R"txt(
+  const w: f32[1,256,32] = random(1)
+  const r: f32[1,256,64] = random(2)
+  const b: f32[1,512] = random(3)
+  y, h, c = Recurrent(x, w, r, b))txt"},
+    {"gru_step_f16", "x: f16[1,1,64]", R"txt(
+  const w: f16[1,192,64] = random(1)
+  const r: f16[1,192,64] = random(2)
+  y, h = Recurrent(x, w, r) kind=gru)txt"},
+    {"dequantize_blocks", "x: i8[64,256], s: f32[64,8]", R"txt(
+  y = Dequantize(x, s) axis=1 block_size=32)txt"},
     {"conv_transpose_f16", "x: f16[1,64,14,14]", R"txt(
   const v: f16[64,64,1,1] = random(2)
   const w: f16[64,32,4,4] = random(1)
@@ -199,6 +210,12 @@ constexpr Exception kExceptions[] = {
     {"conv_stem_int8", "cuda.conv.mma", "copy_async", "lanes read pixels of 3 bytes, 4 apart"},
     {"", "cuda.topk.lines", "y0[base_y0", "the chosen elements lie anywhere in the line"},
     {"", "cuda.conv_transpose.direct", "load<N>(from, i)", "next rounds read the rest of a sector"},
+    {"", "cuda.recurrent.steps", "to[(fast + lane) * kPitch",
+     "what is read along the depth is turned"},
+    {"", "cuda.recurrent.steps", "put_y(", "lanes have a unit of several sequences"},
+    {"", "cuda.recurrent.steps", "projected(", "lanes have a unit of several sequences"},
+    {"", "cuda.recurrent.steps", "layer.states[", "lanes have a unit of several sequences"},
+    {"", "cuda.recurrent.steps", "layer.cells[", "lanes have a unit of several sequences"},
 };
 
 std::string graph_text(const Case& each) {
