@@ -139,8 +139,8 @@ namespace {
 
 constexpr int64_t kMostShapeElements = kMaxKnownElements;
 
-// Layers whose results only decide shapes or control flow, directly or through others like them.
-// They are small and wanted on the host.
+// Layers whose results only decide shapes, control flow or whether a Require holds, directly or
+// through others like them. They are small and wanted on the host.
 std::vector<bool> shape_arithmetic(const LayoutQuestion& question, const Layouts& layouts) {
   const Graph& graph = question.graph;
   std::vector<bool> is_shape, is_data;  // by value: how it is used
@@ -173,9 +173,10 @@ std::vector<bool> shape_arithmetic(const LayoutQuestion& question, const Layouts
       result[static_cast<size_t>(*id)] = true;
     }
     const ControlPlaces* const control = layouts.control_of(*id);
+    const bool is_on_host = for_shapes || std::holds_alternative<Require>(layer.op);
     for (size_t i = 0; i < layer.inputs.size(); ++i) {
-      const bool on_host = control ? control->inputs[i] != 0 : is_host_value(layer, i);
-      mark(for_shapes || on_host ? is_shape : is_data, layer.inputs[i]);
+      const bool is_host_input = control ? control->inputs[i] != 0 : is_host_value(layer, i);
+      mark(is_on_host || is_host_input ? is_shape : is_data, layer.inputs[i]);
     }
   }
   return result;

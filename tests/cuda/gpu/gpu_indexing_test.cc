@@ -77,5 +77,25 @@ graph sizes(x: f32[N,6], which: i64[1])
   EXPECT_EQ(run(context, *engine, inputs), reference(text, inputs));
 }
 
+// A requirement of sizes is checked on the host, and nothing is copied for it.
+TEST(GpuIndexing, OfRequiredSizesRunsOnTheCpu) {
+  constexpr std::string_view text = R"txt(
+graph required(x: f32[N,6])
+  s = ShapeOf(x) start=0 end=1
+  c = Pointwise(s) program="(i64)->(bool) lt($0,9i64)"
+  ok = Require(c)
+  y = Pointwise(x) program="(f32)->(f32) neg($0)"
+  return y
+)txt";
+  const auto engine = gpu_engine(text);
+  std::vector<std::string> kernels;
+  for (const Step& step : plan_of(*engine).steps) kernels.push_back(step.kernel);
+  EXPECT_THAT(kernels, Contains("cpu.require.reference"));
+  EXPECT_THAT(kernels, Contains("transfer").Times(2)) << "x, and y";
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {random_f32({4, 6}, 1)};
+  EXPECT_EQ(run(context, *engine, inputs), reference(text, inputs));
+}
+
 }  // namespace
 }  // namespace anneal::testing
