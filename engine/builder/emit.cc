@@ -188,7 +188,7 @@ void LayerEmitter::emit_with_copies(const Layer& layer, size_t place, const Laid
 
 void LayerEmitter::note_fallback(const Layer& layer, const Layouts::OfLayer& choice) {
   if (!choice.why_not_first.empty())
-    steps_.note(std::string(kFallback), layer.name,
+    steps_.note(choice.decides_shapes ? "shapes" : std::string(kFallback), layer.name,
                 fmt::format("{} runs on {}{}", to_string(layer.op),
                             places_[choice.place].device->target(), choice.why_not_first));
 }

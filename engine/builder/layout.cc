@@ -291,7 +291,7 @@ Layouts choose_layouts(const LayoutQuestion& question) {
              std::any_of(layer.outputs.begin(), layer.outputs.end(), is_late))
       mine.why_not_first = "; its sizes depend on values";
     else if (index < for_shapes.size() && for_shapes[index])
-      mine.why_not_first = "; it only decides shapes";
+      mine.decides_shapes = true, mine.why_not_first = "; it only decides shapes";
     Preference preference;
     mine.place = mine.why_not_first.empty() ? 0 : places.size() - 1;
     for (; mine.place < places.size(); ++mine.place) {

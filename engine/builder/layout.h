@@ -75,6 +75,9 @@ struct Layouts {
     Layout layout = Layout::kAny;  // what its best kernel prefers
     size_t place = 0;
     std::string why_not_first;  // it runs on the last of several places
+    // That is so because it computes only what shapes are made of: no fallback, since the CPU does
+    // this for every device.
+    bool decides_shapes = false;
   };
   std::vector<OfLayer> of_layer;               // by layer id
   std::vector<Layout> of_value;                // by value id: kRowMajor or kChannelsLast

@@ -16,6 +16,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 std::vector<std::string> kernels_of(const Plan& plan, bool on_device) {
   std::vector<std::string> names;
@@ -111,6 +112,25 @@ TEST(GpuMoves, SequencesSumsAndChoicesStayOnTheDevice) {
   for (const int64_t n : {20, 6, 40, 20})
     for (uint32_t seed = 1; seed <= 3; ++seed)
       expect_run(context, *engine, kChoices, {{3, n, 7}, {3}}, seed);
+}
+
+constexpr std::string_view kAxisOfARun = R"txt(
+graph axis_of_a_run(x: f32[3,5,40], a: f32[])
+  axis = Pointwise(a) program="(f32)->(i64) i64(min(mul(abs($0),1.5f32),2f32))"
+  y = Cumulative(x, axis) reverse=true
+  return y
+)txt";
+
+TEST(GpuMoves, ARunDecidesOnAnAxis) {
+  GraphBuildOptions options;
+  options.targets = {test_target()};
+  options.allow_fallback = false;  // what computes the axis decides shapes alone, and is none
+  const auto engine = load_on(build_text(kAxisOfARun, options), test_device());
+  EXPECT_THAT(kernels_of(plan_of(*engine), true), Contains("cuda.cumulative.lines"));
+  EXPECT_THAT(kernels_of(plan_of(*engine), false), Not(IsEmpty()));
+  ExecutionContext context(engine);
+  for (uint32_t seed = 1; seed <= 6; ++seed)
+    expect_run(context, *engine, kAxisOfARun, {{3, 5, 40}, {}}, seed);
 }
 
 // The sizes of a crop are known before a run, and its region is a value of the run.
