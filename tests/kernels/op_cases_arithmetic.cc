@@ -100,6 +100,8 @@ std::vector<OpCase> reduce_cases() {
       {"reduce_sum_u32", Reduce{kSum, true}, {"u32[7,5]", "i64[1]={0}"}},
       {"reduce_sum_f64", Reduce{kSum, true}, {"f64[7,5]", "i64[1]={0}"}},
       {"reduce_sum_apart", Reduce{kSum, false}, {"f32[3,5,7,2]", "i64[2]={0,2}"}},
+      // Sizes with a common divisor: the remainders alone do not meet all elements.
+      {"reduce_sum_of_alike_axes", Reduce{kSum, true}, {"f32[4,3,6]", "i64[2]={0,2}"}},
       {"reduce_mean_of_images", Reduce{kMean, true}, {"f32[2,270,7,39]", "const i64[2]={2,3}"}},
       {"reduce_max_of_channels", Reduce{kMax, false}, {"f32[2,23,7,9]", "const i64[1]={1}"}},
       {"reduce_min_long", Reduce{kMin, false}, {"f32[3,9001]", "const i64[1]={-1}"}},
