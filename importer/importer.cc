@@ -1,10 +1,13 @@
 #include "anneal/importer/importer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/importer/graph/graph_importer.h"
 #include "anneal/importer/node/attempt.h"
 #include "anneal/importer/onnx/model_file.h"
@@ -37,24 +40,37 @@ ImportResult import_model(const anneal_onnx::ModelProto& model, const std::strin
   for (;;) {
     GraphImporter importer(model, folder, options, choices);
     auto graph = attempt([&] { return importer.import(); });
+    const auto result = [&](Graph of_model) -> ImportResult {
+      if (importer.batch())
+        for (const std::string& input : importer.batch()->inputs) info.fixed_inputs.erase(input);
+      return {std::move(of_model), info, importer.constant_inputs(), {}, importer.batch()};
+    };
     if (graph && (importer.fits_declared_ranks() || !choices.any()))
-      return {*std::move(graph), info, importer.constant_inputs()};
+      return result(*std::move(graph));
     if (graph) {
       if (!first_graph) first_graph.emplace(*std::move(graph));
       if (choices.next()) continue;
-      return {*std::move(first_graph), info, importer.constant_inputs()};
+      return result(*std::move(first_graph));
     }
     if (!first_error || is_of_choice) first_error = graph.error();
     is_of_choice = choices.has_refused();
     const ErrorCode code = graph.error().code();
     const bool of_model = code == ErrorCode::kInvalidModel || code == ErrorCode::kUnsupported;
     if (of_model && choices.next()) continue;
-    if (first_graph) return {*std::move(first_graph), info, importer.constant_inputs()};
+    if (first_graph) return result(*std::move(first_graph));
+    if (importer.batch()) add_context(*first_error, opening(*importer.batch()));
     throw *first_error;
   }
 }
 
 }  // namespace
+
+std::string opening(const OpenBatch& batch) {
+  return fmt::format(
+      "while opening the batch of \"{}\", which is {} in the model (build it with that size, or "
+      "export it with an open batch)",
+      batch.inputs[0], batch.in_model);
+}
 
 ImportResult import_file(const std::string& path, const ImportOptions& options) {
   const auto model = read_model(path);

@@ -1,6 +1,7 @@
 // Import of an ONNX file as a Graph.
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -8,6 +9,7 @@
 
 #include "anneal/graph/graph.h"
 #include "anneal/importer/graph/import_options.h"
+#include "anneal/importer/node/open_batch.h"
 
 namespace anneal {
 
@@ -15,7 +17,7 @@ namespace anneal {
 struct ModelInfo {
   std::string producer, graph_name;
   int64_t ir_version = 0, opset = 0;
-  std::set<std::string> fixed_inputs = {};  // whose sizes are all numbers in the model
+  std::set<std::string> fixed_inputs = {};  // whose sizes are all numbers, and stay so
 };
 
 struct ImportResult {
@@ -24,7 +26,11 @@ struct ImportResult {
   // Initializers that are inputs, too, and became constants.
   std::vector<std::string> constant_inputs = {};
   std::vector<std::string> warnings = {};  // about libraries of kernels
+  std::optional<OpenBatch> batch = {};     // that bounds opened
 };
+
+// The context of errors about a batch that cannot be opened, with the remedy.
+std::string opening(const OpenBatch& batch);
 
 // External data is read from the folder of the file and nowhere else. Everything unsupported in the
 // model is reported at once: kUnsupported with one line per op: domain, op, opset, first node,

@@ -9,6 +9,7 @@
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
 #include "anneal/engine/kernel_library.h"
+#include "anneal/engine/onnx/open_batch.h"
 
 namespace anneal {
 namespace {
@@ -129,6 +130,7 @@ ImportResult import_model(const OnnxModel& model, const BuildOptions& options) {
                              .default_inputs = options.default_inputs,
                              .operators = load_kernel_libraries(options.libraries)};
   ImportResult result = import_within(model, import);
+  with_context([&] { return name_of(model); }, [&] { settle_batch(result); });
   result.warnings = operators_given_twice(import.operators, Versions::kAny);
   return result;
 }

@@ -16,8 +16,8 @@ namespace anneal {
 // contradict each other.
 InputBoundsByName bounds_of(const std::vector<Profile>& profiles);
 
-// Fails as bounds_of() and the importer do, and with kInvalidArgument on a shape without a name if
-// the model has several inputs.
+// Fails as bounds_of(), the importer and settle_batch() do, and with kInvalidArgument on a shape
+// without a name if the model has several inputs.
 ImportResult import_model(const OnnxModel& model, const BuildOptions& options);
 
 // Those of one profile. If there are several, each dumps graphs under a name of its own.

@@ -102,7 +102,7 @@ Graph GraphImporter::import() {
   graph_.erase_unused();
   refuse_containers(graph_);
   if (context_.choices.any()) graph_.refine();  // an assumption may have fixed a size
-  settle_sizes(graph_);
+  settle_sizes(graph_, batch() ? std::optional(batch()->rows) : std::nullopt);
   choose_best_sizes(graph_);
   return std::move(graph_);
 }
@@ -152,6 +152,7 @@ void GraphImporter::import_inputs(const GraphProto& graph) {
   for (const auto& input : graph.input())
     if (!main_.values.contains(input.name())) fed.push_back(&input);
   GraphInputs inputs(graph_.sizes(), fed, options_);
+  main_model_.batch = inputs.batch();
   for (const auto* input : fed) {
     if (input->name().empty()) fail(ErrorCode::kInvalidModel, "a graph input without a name");
     const auto value = attempt([&] { return import_input(*input, inputs); });

@@ -34,6 +34,7 @@ class GraphImporter {
   bool fits_declared_ranks() const { return fits_declared_ranks_; }
   // After import(): initializers that are inputs, too, and became constants.
   const std::vector<std::string>& constant_inputs() const { return constant_inputs_; }
+  const std::optional<OpenBatch>& batch() const { return main_model_.batch; }  // that is opened
 
  private:
   std::set<std::string> default_inputs(const anneal_onnx::GraphProto& graph);

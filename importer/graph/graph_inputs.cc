@@ -85,8 +85,14 @@ GraphInputs::GraphInputs(SizeTable& sizes,
       if (!shape) continue;
       const auto& dim = shape->dim(axis);
       if (!is_unnamed(dim) && dim.has_dim_value() &&
-          !(bounds.min == dim.dim_value() && bounds.max == dim.dim_value()))
-        refuse(fmt::format("axis {} is {} in the model", axis, dim.dim_value()));
+          !(bounds.min == dim.dim_value() && bounds.max == dim.dim_value())) {
+        const std::string in_model =
+            fmt::format("axis {} is {} in the model", axis, dim.dim_value());
+        if (!options.input_dims.empty()) refuse(in_model);
+        if (axis != 0) refuse(in_model + "; of fixed sizes, only axis 0, the batch, can be opened");
+        if (const std::string why = open_batch(name, dim.dim_value(), bounds); !why.empty())
+          refuse(fmt::format("{}: {}", in_model, why));
+      }
       if (!dim.has_dim_param() || !is_name(dim.dim_param())) continue;
       const auto [other, added] = bounds_.emplace(dim.dim_param(), bounds);
       if (!added && !(other->second == bounds))
@@ -94,6 +100,22 @@ GraphInputs::GraphInputs(SizeTable& sizes,
                            dim.dim_param(), range_text(other->second)));
     }
   }
+}
+
+std::string GraphInputs::open_batch(const std::string& input, int64_t in_model,
+                                    const Bounds& bounds) {
+  if (in_model == 0 || bounds.min == 0) return "a batch of 0 rows cannot be opened";
+  if (!batch_) {
+    batch_ = OpenBatch{.rows = sizes_.fresh("N"), .in_model = in_model, .bounds = bounds};
+    sizes_.set_bounds(batch_->rows, {.min = 1, .opt = bounds.opt});
+  }
+  if (batch_->in_model != in_model || !(batch_->bounds == bounds))
+    return fmt::format(
+        "the inputs that are opened share one batch, and that of \"{}\" is {} in the model and {} "
+        "here",
+        batch_->inputs[0], batch_->in_model, range_text(batch_->bounds));
+  batch_->inputs.push_back(input);
+  return "";
 }
 
 Size GraphInputs::bounded(const std::string& symbol, const Bounds& bounds) {
@@ -118,6 +140,10 @@ Shape GraphInputs::shape_of(const TensorShapeProto& proto, const std::string& in
   Shape shape;
   for (int axis = 0; axis < proto.dim_size(); ++axis) {
     const auto& dim = proto.dim(axis);
+    if (axis == 0 && batch_ && std::ranges::find(batch_->inputs, input) != batch_->inputs.end()) {
+      shape.push_back(batch_->rows);
+      continue;
+    }
     if (!is_unnamed(dim)) {
       shape.push_back(dim.has_dim_param() ? named_size(dim.dim_param()) : Size(dim.dim_value()));
       continue;

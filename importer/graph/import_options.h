@@ -10,7 +10,9 @@
 namespace anneal {
 
 struct ImportOptions {
-  InputBoundsByName bounds = {};  // of inputs with unknown sizes
+  // Of inputs with unknown sizes. Bounds of axis 0 that are not the model's number open the batch:
+  // all inputs that have such bounds share it.
+  InputBoundsByName bounds = {};
   // Fixes the sizes of all inputs, in the model's order; empty: bounds apply.
   std::vector<Dims> input_dims = {};
   // An initializer that the model lists as an input, too, is a constant, unless it is named here

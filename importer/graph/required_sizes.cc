@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -30,7 +31,8 @@ bool has_limit(const Bounds& bounds) { return bounds.max != Bounds{}.max; }
 
 class Settlement {
  public:
-  explicit Settlement(Graph& graph) : graph_(graph), sizes_(graph.sizes()) {}
+  Settlement(Graph& graph, std::optional<uint32_t> batch)
+      : graph_(graph), sizes_(graph.sizes()), batch_(batch) {}
 
   void run() {
     for (int round = 0; round < kSettlementRounds; ++round) {
@@ -89,6 +91,10 @@ class Settlement {
     const Bounds bounds = symbol.bounds;
     const Size value = solution.value;
     const Bounds range = sizes_.range(value);
+    if (batch_ == index)
+      fail(ErrorCode::kUnsupported,
+           fmt::format("{} fixes the batch: it needs {} = {}", name_of(one.layer), symbol.name,
+                       sizes_.text(value)));
     if (range.max < bounds.min || range.min > bounds.max)
       fail(ErrorCode::kInvalidModel,
            fmt::format("size \"{}\" must be {} for {}, but is {} to {}", symbol.name,
@@ -188,6 +194,7 @@ class Settlement {
 
   Graph& graph_;
   SizeTable& sizes_;
+  std::optional<uint32_t> batch_;
   std::vector<bool> of_inputs_;
   std::vector<Equation> equations_;  // that are not solved
   std::set<std::pair<Key, Key>> known_;
@@ -196,6 +203,8 @@ class Settlement {
 
 }  // namespace
 
-void settle_sizes(Graph& graph) { Settlement(graph).run(); }
+void settle_sizes(Graph& graph, std::optional<Size> batch) {
+  Settlement(graph, batch ? graph.sizes().symbol_index(*batch) : std::nullopt).run();
+}
 
 }  // namespace anneal

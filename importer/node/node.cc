@@ -112,6 +112,22 @@ bool Node::assume(const std::string& name, bool at_first) {
   return choice == RankChoices::Choice::kThen;
 }
 
+bool Node::has_batch(int x) const { return batch() && rank(x) > 0 && shape(x)[0] == batch()->rows; }
+
+std::vector<Size> Node::with_batch(int x, std::vector<Size> sizes) const {
+  if (has_batch(x) && !sizes.empty() && sizes[0] == Size(batch()->in_model))
+    sizes[0] = batch()->rows;
+  return sizes;
+}
+
+ValueId Node::sizes_input(int x, int sizes) {
+  if (!has_batch(x)) return input(sizes);
+  const auto known = known_sizes(sizes);
+  if (!known) return input(sizes);
+  const std::vector<Size> opened = with_batch(x, *known);
+  return opened == *known ? input(sizes) : sizes_value(opened, "with_batch");
+}
+
 ValueId Node::sizes_value(const std::vector<Size>& values, std::string_view suffix) {
   std::vector<int64_t> integers;
   for (const Size size : values) {

@@ -12,6 +12,7 @@
 #include "anneal/graph/graph.h"
 #include "anneal/importer/node/node_attributes.h"
 #include "anneal/importer/node/node_inputs.h"
+#include "anneal/importer/node/open_batch.h"
 #include "anneal/importer/node/rank_choices.h"
 
 namespace anneal {
@@ -36,6 +37,7 @@ class Node : public NodeInputs, public NodeAttributes {
     // Constants of 4 or 2 bits, which are i8 or u8 here.
     std::unordered_set<ValueId> sub_bytes = {};
     RankChoices* choices = nullptr;  // never null during an import
+    std::optional<OpenBatch> batch = {};
   };
 
   Node(Model& model, std::string name, int opset, std::vector<Attribute> attributes,
@@ -71,6 +73,15 @@ class Node : public NodeInputs, public NodeAttributes {
   ValueId constant_value(Tensor tensor, std::string_view suffix);
   ValueId integers_value(const std::vector<int64_t>& values, std::string_view suffix);
   ValueId sizes_value(const std::vector<Size>& values, std::string_view suffix);
+  // Whether input x has the open batch on axis 0.
+  bool has_batch(int x) const;
+  const std::optional<OpenBatch>& batch() const { return model_.batch; }
+  // Sizes from axis 0 on that the model has for input x: with the open batch where x has it, and
+  // the sizes begin with its number. The batch is the outermost axis, so each row keeps its
+  // elements under any other sizes.
+  std::vector<Size> with_batch(int x, std::vector<Size> sizes) const;
+  // The same of those in input `sizes`, as a value.
+  ValueId sizes_input(int x, int sizes);
 
   [[noreturn]] void invalid(const std::string& why) const;
   [[noreturn]] void unsupported(const std::string& why) const;

@@ -107,12 +107,15 @@ Outputs resize_to_sizes(Node& node, Resize op, int input, ValueId roi) {
     }
     std::ranges::sort(op.axes);
   }
+  const auto is_batch = [&](size_t i) {
+    return op.axes[i] == 0 && node.has_batch(0) && (*sizes)[i] == Size(node.batch()->in_model);
+  };
   if (sizes && keeps_unscaled(op) && op.policy == ResizePolicy::kStretch) {
     std::vector<int64_t> axes;
     std::vector<Size> changed;
     for (size_t i = 0; i < sizes->size(); ++i) {
       const Size old = node.shape(0)[static_cast<int>(op.axes[i])];
-      if ((*sizes)[i] == old && !old.is_unknown()) continue;
+      if (((*sizes)[i] == old && !old.is_unknown()) || is_batch(i)) continue;
       axes.push_back(op.axes[i]);
       changed.push_back((*sizes)[i]);
     }

@@ -21,14 +21,15 @@ Outputs import_reshape_attribute(Node& node) {
   node.ignore("consumed_inputs");
   const auto shape = node.find_integers("shape");
   if (!shape) node.invalid("attribute \"shape\" is missing");
-  return node.result(Reshape{}, {node.input(0), node.integers_value(*shape, "shape")});
+  const std::vector<Size> sizes = node.with_batch(0, {shape->begin(), shape->end()});
+  return node.result(Reshape{}, {node.input(0), node.sizes_value(sizes, "shape")});
 }
 
 Outputs import_reshape(Node& node) {
   node.expect_inputs(2, 2);
   node.dtype(1, {DataType::kI64});
   const Reshape op{.allow_zero = node.flag("allowzero", false)};
-  return node.result(op, {node.input(0), node.input(1)});
+  return node.result(op, {node.input(0), node.sizes_input(0, 1)});
 }
 
 Outputs import_flatten(Node& node) {
@@ -193,7 +194,9 @@ Outputs import_space_to_depth(Node& node) {
 Outputs import_expand(Node& node) {
   node.expect_inputs(2, 2);
   node.dtype(1, {DataType::kI64});
-  return node.result(Expand{}, {node.input(0), node.input(1)});
+  const bool has_axis_0 = node.rank(1) == 1 && node.shape(1)[0] == Size(node.rank(0));
+  const ValueId sizes = has_axis_0 ? node.sizes_input(0, 1) : node.input(1);
+  return node.result(Expand{}, {node.input(0), sizes});
 }
 
 constexpr OpRow kShapeRows[] = {
