@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -42,6 +44,8 @@ int64_t gate_count(RecurrentKind kind) {
 
 // The text of a Recurrent of a request.
 class RecurrentText {
+  using Names = std::initializer_list<std::string_view>;  // of coordinates
+
  public:
   RecurrentText(const Recurrent& op, const Request& request, Extents& extents, int64_t rows,
                 bool is_projected)
@@ -118,21 +122,20 @@ class RecurrentText {
         "Index", name, "",
         fmt::format("return Index({});", extents_.input_dim(static_cast<int>(input), axis)));
   }
-  std::string offset(bool output, size_t operand, const std::vector<std::string>& at) {
+  std::string offset(bool output, size_t operand, Names at) {
     const auto& operands = output ? request_.outputs : request_.inputs;
     return offset_text(request_, extents_, {output, static_cast<int>(operand)},
                        operands[operand].type.shape,
-                       [&](int axis) { return at[static_cast<size_t>(axis)]; });
+                       [&](int axis) { return std::string(at.begin()[axis]); });
   }
-  static std::string parameters(const std::vector<std::string>& at) {
+  static std::string parameters(Names at) {
     std::string text;
-    for (const std::string& name : at)
+    for (const std::string_view name : at)
       text += fmt::format("{}[[maybe_unused]] Index {}", text.empty() ? "" : ", ", name);
     return text;
   }
   // An element of an input; 0 if the input is absent.
-  std::string element(std::string_view name, size_t input, const std::vector<std::string>& at,
-                      std::string_view given = {}) {
+  std::string element(std::string_view name, size_t input, Names at, std::string_view given = {}) {
     const std::string from =
         fmt::format("x{}[{}]", input, has(input) ? offset(false, input, at) : "");
     return function("Acc", name, given.empty() ? parameters(at) : std::string(given),
@@ -140,7 +143,7 @@ class RecurrentText {
                         ? fmt::format("return {};", loaded(request_.inputs[input].type.dtype, from))
                         : "return Acc(0);");
   }
-  std::string put(std::string_view name, size_t output, const std::vector<std::string>& at) {
+  std::string put(std::string_view name, size_t output, Names at) {
     const bool is_there = output < request_.outputs.size();
     return function("void", name, parameters(at) + ", [[maybe_unused]] Acc value",
                     is_there ? fmt::format("y{}[{}] = {};", output, offset(true, output, at),
