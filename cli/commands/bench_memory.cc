@@ -39,15 +39,24 @@ struct Report {
   bool is_batch = false;
   bool has_declared_sizes = false;
   bool has_bodies = false;
+  bool is_for_gpu = false;
+  size_t profiles = 1;                                            // of the engine
+  int profile = 0;                                                // of them
   std::vector<std::pair<std::string, int64_t>> other_sizes = {};  // names and values
   std::vector<int64_t> probes;
   uint64_t weights = 0;
   MemoryFormula formula;
+  std::optional<BatchPolynomial> workspaces = {};
   std::vector<BatchMemory> batches = {};
   int contexts = 1;
   uint64_t limit = 0;  // 0: not known
   std::optional<int64_t> largest = {};
-  int64_t most = 0;  // that the engine takes
+  int64_t most = 0;  // that the profile takes
+
+  // "the engine", or "profile 1 of the engine".
+  std::string owner() const {
+    return profiles == 1 ? "the engine" : fmt::format("profile {} of the engine", profile);
+  }
 };
 
 double difference(const BatchMemory& each) {
@@ -71,12 +80,16 @@ std::string slices_text(const RowCut& cut) {
 std::string table_of(const Report& report) {
   Rows rows = {{report.size, "slices", "inputs", "arenas", "workspaces", "staging", "other",
                 "predicted", "measured", "difference"}};
+  if (report.is_for_gpu) rows[0].insert(rows[0].end() - 3, {"on GPU", "on host"});
   for (const BatchMemory& each : report.batches) {
     const HeldMemory& held = each.predicted;
     rows.push_back({fmt::format("{}", each.batch), slices_text(each.cut), bytes_text(each.inputs),
                     bytes_text(held.arenas), bytes_text(held.workspaces), bytes_text(held.ports),
                     bytes_text(held.late + held.shapes), bytes_text(held.sum()),
                     bytes_text(each.measured.sum()), difference_text(each)});
+    if (report.is_for_gpu)
+      rows.back().insert(rows.back().end() - 3,
+                         {bytes_text(held.on_gpu()), bytes_text(held.sum() - held.on_gpu())});
   }
   std::vector<bool> right(rows[0].size(), true);
   right[1] = false;
@@ -86,11 +99,12 @@ std::string table_of(const Report& report) {
 std::string largest_text(const Report& report) {
   if (report.limit == 0) return "";
   const std::string room =
-      fmt::format("{} for the weights and {}, each with its inputs", bytes_text(report.limit),
-                  count_text(static_cast<uint64_t>(report.contexts), "context"));
+      fmt::format("{} for the weights and {}{}", bytes_text(report.limit),
+                  count_text(static_cast<uint64_t>(report.contexts), "context"),
+                  report.is_for_gpu ? " on the GPU" : ", each with its inputs");
   if (!report.largest) return fmt::format("no {} fits into {}\n", report.size, room);
   return fmt::format("largest {} that fits into {}: {}{}\n", report.size, room, *report.largest,
-                     *report.largest == report.most ? ", the engine's most" : "");
+                     *report.largest == report.most ? ", the most of " + report.owner() : "");
 }
 
 void print_report(const Report& report) {
@@ -116,8 +130,18 @@ void print_report(const Report& report) {
   if (!report.formula.inputs.empty())
     line("", fmt::format("inputs: {} bytes, outputs: {} bytes", report.formula.inputs,
                          report.formula.outputs));
-  line("probes", fmt::format("staging and late values were measured at {} = {}", report.size,
-                             fmt::join(report.probes, ", ")));
+  line(report.formula.inputs.empty() ? "formula" : "",
+       report.workspaces
+           ? fmt::format("workspaces: {} bytes for {} from {} to {}", report.workspaces->text,
+                         report.size, report.workspaces->first, report.workspaces->last)
+           : fmt::format("workspaces: numbers, no polynomial of {}", report.size));
+  line("", report.formula.staging.empty()
+               ? "staging: numbers"
+               : fmt::format("staging: {} bytes", report.formula.staging));
+  line("probes",
+       fmt::format("{} were measured at {} = {}",
+                   report.formula.staging.empty() ? "staging and late values" : "late values",
+                   report.size, fmt::join(report.probes, ", ")));
   if (report.has_declared_sizes)
     line("sizes", "declared at build: a context has room for the largest one at any batch");
   const std::string largest = largest_text(report);
@@ -125,8 +149,10 @@ void print_report(const Report& report) {
 }
 
 Json held_json(const HeldMemory& held) {
-  return {{"arenas", held.arenas},    {"workspaces", held.workspaces}, {"staging", held.ports},
-          {"late_values", held.late}, {"shapes", held.shapes},         {"all", held.sum()}};
+  return {{"arenas", held.arenas}, {"workspaces", held.workspaces},
+          {"staging", held.ports}, {"late_values", held.late},
+          {"shapes", held.shapes}, {"all", held.sum()},
+          {"gpu", held.on_gpu()},  {"host", held.sum() - held.on_gpu()}};
 }
 
 Json memory_report_json(const Report& report) {
@@ -136,7 +162,15 @@ Json memory_report_json(const Report& report) {
                {"weight_bytes", report.weights}};
   json["other_sizes"] = Json::object();
   for (const auto& [name, value] : report.other_sizes) json["other_sizes"][name] = value;
-  json["formula"] = {{"inputs", report.formula.inputs}, {"outputs", report.formula.outputs}};
+  json["formula"] = {
+      {"inputs", report.formula.inputs},
+      {"outputs", report.formula.outputs},
+      {"staging", report.formula.staging.empty() ? Json(nullptr) : Json(report.formula.staging)}};
+  json["workspaces"] = nullptr;
+  if (report.workspaces)
+    json["workspaces"] = {{"bytes", report.workspaces->text},
+                          {"first", report.workspaces->first},
+                          {"last", report.workspaces->last}};
   json["formula"]["activations"] = Json::array();
   for (const ActivationFormula& each : report.formula.activations)
     json["formula"]["activations"].push_back(
@@ -223,21 +257,25 @@ void bench_memory(const std::shared_ptr<const Engine>& engine, const BenchMemory
                 .is_batch = memory.is_batch(),
                 .has_declared_sizes = memory.has_declared_sizes(),
                 .has_bodies = memory.has_bodies(),
+                .is_for_gpu = memory.is_for_gpu(),
+                .profiles = memory.profiles(),
+                .profile = memory.profile(),
                 .other_sizes = memory.other_sizes(),
                 .probes = memory.probes(),
                 .weights = facts.weight_bytes,
                 .formula = memory.formula(),
+                .workspaces = memory.workspaces(),
                 .contexts = contexts,
                 .limit = flags.limit,
                 .most = memory.most()};
   for (const int64_t batch : batches_of(flags, memory)) {
     if (batch < memory.least() || batch > memory.most())
       fail(ErrorCode::kInvalidArgument,
-           fmt::format("--batches {}: {} of this engine is {} to {}", batch, memory.size(),
+           fmt::format("--batches {}: {} of {} is {} to {}", batch, memory.size(), report.owner(),
                        memory.least(), memory.most()));
     report.batches.push_back(memory.measure(batch));
   }
-  // The memory of a card is its own.
+  // How much a GPU has available is not asked.
   if (report.limit == 0 && facts.target.starts_with("cpu")) report.limit = available_memory();
   if (report.limit != 0)
     report.largest = memory.largest(report.limit, report.weights, report.contexts);

@@ -40,7 +40,8 @@ Json formula_json(const MemoryFormula& formula) {
     activations.push_back({{"device", each.device}, {"bytes", each.bytes}, {"step", each.step}});
   return {{"activations", std::move(activations)},
           {"inputs", formula.inputs},
-          {"outputs", formula.outputs}};
+          {"outputs", formula.outputs},
+          {"staging", formula.staging}};
 }
 
 Json memory_json(const InspectedMemory& memory) {

@@ -20,6 +20,24 @@ namespace {
 constexpr std::initializer_list<int64_t> kProbes = {2, 5};
 // Workspaces of bodies may begin to grow at any batch, mostly at a small one.
 constexpr std::initializer_list<int64_t> kProbesOfBodies = {1, 2, 3, 5, 8, 20};
+// Beyond the least batch. The first three give a polynomial, which the others have to agree with.
+constexpr std::initializer_list<int64_t> kComparedBatches = {0, 1, 2, 3, 4, 6, 7, 12, 15, 30, 63};
+constexpr size_t HeldMemory::*kPlanned[] = {&HeldMemory::arenas, &HeldMemory::workspaces,
+                                            &HeldMemory::gpu_arenas, &HeldMemory::gpu_workspaces};
+
+// "4096 + 64*N" of coefficients of ascending powers.
+std::string polynomial_text(std::span<const int64_t> coefficients, const std::string& name) {
+  std::string text;
+  for (size_t power = 0; power < coefficients.size(); ++power) {
+    const int64_t value = coefficients[power];
+    if (value == 0) continue;
+    text += text.empty() ? (value < 0 ? "-" : "") : value < 0 ? " - " : " + ";
+    const int64_t size = value < 0 ? -value : value;
+    text += power == 0 ? fmt::format("{}", size)
+                       : fmt::format("{}*{}{}", size, name, power == 1 ? "" : "^2");
+  }
+  return text.empty() ? "0" : text;
+}
 
 // A batch that no run could have: too large to be counted, or outside of the engine's sizes.
 bool is_out_of_reach(const Error& error) {
@@ -75,12 +93,44 @@ void MemoryByBatch::find_size(const Binding& dims) {
       texts.push_back(engine_->inputs()[i].name + " " + to_string(dims[i]));
     fail(ErrorCode::kInvalidArgument,
          fmt::format("the inputs have fixed sizes ({}), so there is no batch to "
-                     "change; export the model with an open batch axis",
+                     "change: build the model with an open batch (--open-batch)",
                      fmt::join(texts, ", ")));
   }
   symbol_ = *found;
   size_ = plan_->sizes->symbols()[symbol_].name;
   bounds_ = plan_->sizes->symbols()[symbol_].bounds;
+}
+
+MemoryFormula MemoryByBatch::formula() const {
+  MemoryFormula formula = memory_formula(*plan_);
+  if (!has_staging_) formula.staging.clear();
+  return formula;
+}
+
+std::optional<BatchPolynomial> MemoryByBatch::workspaces() const {
+  if (!plan_->bodies.empty()) return std::nullopt;
+  std::vector<std::pair<int64_t, int64_t>> found;  // the batch beyond the least one, its bytes
+  for (const int64_t more : kComparedBatches) {
+    if (bounds_.min + more > bounds_.max) break;
+    try {
+      const HeldMemory held = planned(bindings_for(bounds_.min + more));
+      found.emplace_back(more, static_cast<int64_t>(held.workspaces));
+    } catch (const Error& error) {
+      if (!is_out_of_reach(error)) throw;
+      break;
+    }
+  }
+  if (found.size() < 4) return std::nullopt;
+  const int64_t start = found[0].second, slope = found[1].second - start,
+                twice = found[2].second - 2 * found[1].second + start;
+  // start + slope*k + square*k*(k - 1), where k is the batch beyond the least one.
+  if (twice % 2 != 0) return std::nullopt;
+  const int64_t square = twice / 2, least = bounds_.min;
+  for (const auto& [more, bytes] : found)
+    if (start + slope * more + square * more * (more - 1) != bytes) return std::nullopt;
+  const int64_t coefficients[] = {start - slope * least + square * least * (least + 1),
+                                  slope - square * (2 * least + 1), square};
+  return BatchPolynomial{polynomial_text(coefficients, size_), least, least + found.back().first};
 }
 
 std::vector<std::pair<std::string, int64_t>> MemoryByBatch::other_sizes() const {
@@ -135,8 +185,14 @@ HeldMemory MemoryByBatch::planned(const Binding& dims, int threads) const {
     workspaces[step.device] = std::max(workspaces[step.device], prepared->workspace_bytes);
   }
   HeldMemory held;
-  for (const uint64_t bytes : bound.arena_bytes) held.arenas += static_cast<size_t>(bytes);
-  for (const size_t bytes : workspaces) held.workspaces += bytes;
+  for (size_t device = 0; device < workspaces.size(); ++device) {
+    const auto arena = static_cast<size_t>(bound.arena_bytes[device]);
+    const bool is_gpu = device + 1 < workspaces.size();
+    held += {.arenas = arena,
+             .workspaces = workspaces[device],
+             .gpu_arenas = is_gpu ? arena : 0,
+             .gpu_workspaces = is_gpu ? workspaces[device] : 0};
+  }
   return held;
 }
 
@@ -180,11 +236,9 @@ HeldMemory MemoryByBatch::planned(const Bindings& bindings) const {
     HeldMemory most;
     for (const Binding& dims : of_run) {
       const HeldMemory one = planned(dims, threads);
-      most.arenas = std::max(most.arenas, one.arenas);
-      most.workspaces = std::max(most.workspaces, one.workspaces);
+      for (const auto field : kPlanned) most.*field = std::max(most.*field, one.*field);
     }
-    held.arenas += runs * most.arenas;
-    held.workspaces += runs * most.workspaces;
+    for (const auto field : kPlanned) held.*field += runs * most.*field;
   };
   add(bindings.together, options_.threads, 1);
   add(bindings.alone, 1, bindings.threads);
@@ -229,10 +283,25 @@ void MemoryByBatch::probe() {
     HeldMemory& beyond = beyond_[i];
     const Bindings bindings = bindings_for(probed_[i]);
     const HeldMemory plans = planned(bindings);
-    beyond.arenas -= std::min(beyond.arenas, plans.arenas);
-    beyond.workspaces -= std::min(beyond.workspaces, plans.workspaces);
+    for (const auto field : kPlanned) beyond.*field -= std::min(beyond.*field, plans.*field);
     bytes_of_binding_ = static_cast<double>(beyond.shapes) / static_cast<double>(bindings.count());
   }
+  const std::vector<bool> solvable = solvable_symbols(*plan_);
+  has_staging_ = std::ranges::none_of(staged_ports(*plan_), [&](uint32_t slot) {
+    return depends_on_values(port_shape(*plan_, slot), *plan_->sizes, solvable);
+  });
+  for (size_t i = 0; i < probed_.size(); ++i)
+    has_staging_ = has_staging_ && staged_bytes(probed_[i]) == beyond_[i].ports;
+}
+
+size_t MemoryByBatch::staged_bytes(int64_t batch) const {
+  const SymbolValues values = solve_symbols(*plan_, dims_at(batch));
+  size_t bytes = 0;
+  for (const uint32_t slot : staged_ports(*plan_))
+    bytes += std::max<size_t>(
+        1, static_cast<size_t>(count(plan_->sizes->evaluate(port_shape(*plan_, slot), values))) *
+               size_of(plan_->slots[slot].type.dtype));
+  return bytes;
 }
 
 size_t MemoryByBatch::beyond(size_t HeldMemory::*field, int64_t batch) const {
@@ -248,9 +317,8 @@ size_t MemoryByBatch::beyond(size_t HeldMemory::*field, int64_t batch) const {
 HeldMemory MemoryByBatch::predict(int64_t batch) const {
   const Bindings bindings = bindings_for(batch);
   HeldMemory held = planned(bindings);
-  held.arenas += beyond(&HeldMemory::arenas, batch);
-  held.workspaces += beyond(&HeldMemory::workspaces, batch);
-  held.ports = beyond(&HeldMemory::ports, batch);
+  for (const auto field : kPlanned) held.*field += beyond(field, batch);
+  held.ports = has_staging_ ? staged_bytes(batch) : beyond(&HeldMemory::ports, batch);
   held.late = beyond(&HeldMemory::late, batch);
   held.shapes =
       static_cast<size_t>(std::llround(bytes_of_binding_ * static_cast<double>(bindings.count())));
@@ -267,8 +335,10 @@ std::optional<int64_t> MemoryByBatch::largest(uint64_t bytes, uint64_t weights,
                                               int contexts) const {
   const auto fits = [&](int64_t batch) {
     try {
-      const auto held =
-          static_cast<double>(input_bytes(batch)) + static_cast<double>(predict(batch).sum());
+      const HeldMemory of_batch = predict(batch);
+      const auto held = is_for_gpu() ? static_cast<double>(of_batch.on_gpu())
+                                     : static_cast<double>(input_bytes(batch)) +
+                                           static_cast<double>(of_batch.sum());
       return static_cast<double>(weights) + held * contexts <= static_cast<double>(bytes);
     } catch (const Error& error) {
       if (!is_out_of_reach(error)) throw;

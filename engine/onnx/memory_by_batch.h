@@ -20,6 +20,13 @@ namespace anneal {
 // Inputs that a run accepts, in order: of these dims, nullopt: of any that go with the others.
 using MakeInputs = std::function<std::vector<Tensor>(const std::vector<std::optional<Dims>>& dims)>;
 
+// Bytes as a polynomial of the batch that gives the exact number of each batch from `first` to
+// `last` that was compared.
+struct BatchPolynomial {
+  std::string text;  // "4096 + 64*N"
+  int64_t first = 0, last = 0;
+};
+
 struct BatchMemory {
   int64_t batch = 0;
   RowCut cut;           // whole where the plan cannot split the batch
@@ -27,9 +34,9 @@ struct BatchMemory {
   HeldMemory predicted = {}, measured = {};
 };
 
-// Predicts without allocating: the plan gives the bytes of arenas, and its kernels those of
-// workspaces. What follows from neither lies on lines through measured batches: outputs, staging,
-// bodies of control flow, steps whose sizes depend on values. A batch that runs in slices takes
+// Predicts without allocating: the plan gives the bytes of arenas and ports, and its kernels those
+// of workspaces. What follows from neither lies on lines through measured batches: bodies of
+// control flow, values and ports whose sizes depend on values. A batch that runs in slices takes
 // what these take (engine/run/context/batch_split.h). A context is prepared for the sizes that were
 // declared at build, so it has room for the largest of these at any batch.
 class MemoryByBatch {
@@ -41,7 +48,15 @@ class MemoryByBatch {
   MemoryByBatch(std::shared_ptr<const Engine> engine, const std::vector<Dims>& dims,
                 const ContextOptions& options, MakeInputs make_inputs);
 
-  MemoryFormula formula() const { return memory_formula(*plan_); }
+  // Without `staging` if a measured batch held other bytes.
+  MemoryFormula formula() const;
+  // What the kernels say of their workspaces, for all that run at once. nullopt: no polynomial of
+  // degree 2 with whole coefficients, or bodies of control flow have workspaces, too.
+  std::optional<BatchPolynomial> workspaces() const;
+  int profile() const { return options_.profile; }
+  size_t profiles() const { return EngineInternals::profile_count(*engine_); }  // of the engine
+  // Whether steps run on a GPU, whose memory is its own.
+  bool is_for_gpu() const { return plan_->devices.size() > 1; }
   const std::string& size() const { return size_; }  // its name, "N"
   bool is_batch() const { return is_batch_; }        // it is the first axis of an input
   int64_t least() const { return bounds_.min; }
@@ -57,7 +72,8 @@ class MemoryByBatch {
   BatchMemory measure(int64_t batch) const;
   uint64_t input_bytes(int64_t batch) const;  // that the caller of a run holds
   // The largest batch for which the weights and `contexts` contexts, each with its inputs, take at
-  // most `bytes`; nullopt: none does.
+  // most `bytes`; with a GPU those are bytes of the GPU, where the caller's inputs are not.
+  // nullopt: none does.
   std::optional<int64_t> largest(uint64_t bytes, uint64_t weights, int contexts) const;
 
  private:
@@ -78,6 +94,7 @@ class MemoryByBatch {
   HeldMemory run_once(const std::vector<Tensor>& inputs) const;
   std::vector<std::optional<Dims>> given_dims(int64_t batch) const;
   void probe();
+  size_t staged_bytes(int64_t batch) const;  // of ports, by their shapes
   // Of a field of beyond_, by lines between the probes; the last one goes on.
   size_t beyond(size_t HeldMemory::*field, int64_t batch) const;
 
@@ -94,6 +111,7 @@ class MemoryByBatch {
   std::vector<Binding> declared_;
   std::vector<int64_t> probed_;
   std::vector<HeldMemory> beyond_;  // planned(), by probe
+  bool has_staging_ = false;        // staged_bytes() are those of all probes
   double bytes_of_binding_ = 0;     // of HeldMemory::shapes
 };
 

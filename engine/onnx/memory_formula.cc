@@ -81,6 +81,12 @@ bool is_short(const MemoryFormula& formula) {
 
 }  // namespace
 
+std::vector<uint32_t> staged_ports(const Plan& plan) {
+  std::vector<uint32_t> slots = plan.outputs;
+  if (plan.devices.size() > 1) slots.insert(slots.end(), plan.inputs.begin(), plan.inputs.end());
+  return slots;
+}
+
 MemoryFormula memory_formula(const Plan& plan) {
   if (is_static(plan) || fixed_batch_dims(plan)) return {};
   try {
@@ -91,6 +97,7 @@ MemoryFormula memory_formula(const Plan& plan) {
         formula.activations.push_back(std::move(*activations));
     formula.inputs = formulas.ports(plan.inputs);
     formula.outputs = formulas.ports(plan.outputs);
+    formula.staging = formulas.ports(staged_ports(plan));
     return is_short(formula) ? formula : MemoryFormula{};
   } catch (const Error& error) {
     // Sizes that do not go together, or an expression beyond the limits of the table.

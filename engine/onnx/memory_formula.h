@@ -19,7 +19,11 @@ struct ActivationFormula {
 struct MemoryFormula {
   std::vector<ActivationFormula> activations;  // of devices that have any
   std::string inputs, outputs;                 // bytes of all; "?" if their sizes depend on values
+  // Of outputs that the caller gave no memory for; in a plan for a GPU, also of its inputs.
+  std::string staging;
 };
+// The slots of MemoryFormula::staging.
+std::vector<uint32_t> staged_ports(const Plan& plan);
 // Empty if no size is open, and where a formula is too long to be of use.
 MemoryFormula memory_formula(const Plan& plan);
 

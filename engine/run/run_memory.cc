@@ -92,13 +92,21 @@ void RunMemory::check_red_zones(size_t begin, size_t end) {
 }
 
 void RunMemory::add_to(HeldMemory& held) const {
-  const auto add = [](const auto& buffers, size_t& bytes) {
-    for (const auto& buffer : buffers) bytes += buffer ? buffer->size() : 0;
+  const auto size = [](const std::unique_ptr<Buffer>& buffer) {
+    return buffer ? buffer->size() : 0;
   };
-  if (separate_) held.arenas += separate_->bytes();
-  add(arenas_, held.arenas);
-  add(workspaces_, held.workspaces);
-  add(data_dependent_, held.late);
+  for (size_t i = 0; i < arenas_.size(); ++i) {
+    held.arenas += size(arenas_[i]);
+    held.workspaces += size(workspaces_[i]);
+    if (i == run_.host()) continue;
+    held.gpu_arenas += size(arenas_[i]);
+    held.gpu_workspaces += size(workspaces_[i]);
+  }
+  if (separate_) {
+    held.arenas += separate_->bytes();
+    held.gpu_arenas += separate_->bytes();
+  }
+  for (const auto& buffer : data_dependent_) held.late += size(buffer);
 }
 
 }  // namespace anneal
