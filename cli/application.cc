@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <functional>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -53,7 +54,8 @@ int parse_and_run(int argc, const char* const* argv) {
   Action action;
   add_build_command(application, action);
   add_run_command(application, action);
-  add_bench_command(application, action);
+  std::function<void()> start_monitor;
+  add_bench_command(application, action, start_monitor);
   add_inspect_command(application, action);
   add_refit_command(application, action);
   add_retune_command(application, action);
@@ -89,7 +91,11 @@ int parse_and_run(int argc, const char* const* argv) {
     fmt::print("{}", application.help());
     return kSuccess;
   }
-  const int status = monitored(monitor, action);
+  const int status = monitored(monitor, [&](const std::function<void()>& start) {
+    start_monitor = start;
+    if (!application.got_subcommand("bench")) start();
+    return action();
+  });
   if (std::fflush(stdout) != 0 || std::ferror(stdout))
     throw std::system_error(errno, std::generic_category(), "cannot write to standard output");
   return status;

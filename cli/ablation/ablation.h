@@ -38,7 +38,7 @@ struct Ablation {
   std::vector<std::string> inputs = {};  // "x: f32[1,3,224,224]"
   std::string flags = {};                // with which anneal build makes the engine of the last row
   bool is_for_gpu = false;
-  bool has_bodies = false;  // of control flow, whose steps and bytes do not count
+  bool has_bodies = false;  // of control flow, whose steps do not count
   int threads = 0, rounds = 0;
   std::vector<AblationRow> rows = {};  // at least two
   std::vector<LeftOutFamily> left_out = {};

@@ -1,5 +1,6 @@
 // The options of `anneal bench --ablation`.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct AblationOptions {
   std::string flags;        // of the command line that anneal build takes, each after a blank
   std::string json, picture;
   bool verbose = false;
+  std::function<void()> on_built = [] {};  // from then on there may be threads
 };
 
 }  // namespace anneal

@@ -120,7 +120,7 @@ std::string ablation_text(const Ablation& ablation) {
   text += "\n" + rows_text(ablation) + "\n" + total_text(ablation);
   if (ablation.load) text += others_text(ablation) + "\n";
   if (ablation.has_bodies)
-    text += "steps and bytes moved do not count those in bodies of control flow\n";
+    text += "the number of steps does not count those in bodies of control flow\n";
   for (const AblationRow& row : ablation.rows)
     if (!row.error.why.empty()) text += printable(row.name + ": " + row.error.why) + "\n";
   for (const auto& [name, why] : ablation.left_out)

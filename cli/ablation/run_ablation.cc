@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -10,7 +11,6 @@
 #include <utility>
 
 #include "anneal/cli/measure/measured_forms.h"
-#include "anneal/cli/measure/moved_bytes.h"
 #include "anneal/cli/measure/turns.h"
 #include "anneal/cli/model/built_apart.h"
 #include "anneal/cli/model/open_engine.h"
@@ -21,6 +21,7 @@
 #include "anneal/engine/compare/compare_outputs.h"
 #include "anneal/engine/compare/tensor_error.h"
 #include "anneal/engine/data/elements.h"
+#include "anneal/engine/onnx/roofline/plan_work.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/memory/activation_memory.h"
 
@@ -73,11 +74,11 @@ std::vector<BuiltVariant> build_all(std::vector<AblationVariant> variants,
 
 std::shared_ptr<const Engine> load(const BuiltApart& built, const EngineSource& source,
                                    const std::string& device, int threads) {
-  return open_engine(built.engine_path(), {.device = device,
-                                           .map = source.map,
-                                           .threads = threads,
-                                           .debug = &source.debug,
-                                           .libraries = source.shapes.libraries});
+  return built.open(source.path, {.device = device,
+                                  .map = source.map,
+                                  .threads = threads,
+                                  .debug = &source.debug,
+                                  .libraries = source.shapes.libraries});
 }
 
 // Rewrites of these passes that the plan records.
@@ -140,6 +141,7 @@ class AblationRun {
     reference.source.build.time_kernels = false;
     made.variants.insert(made.variants.begin(), std::move(reference));
     std::vector<BuiltVariant> built = build_all(std::move(made.variants), progress_);
+    options_.on_built();
     run_reference(built[0]);
     built.erase(built.begin());
     load_all(built);
@@ -196,7 +198,8 @@ class AblationRun {
       row.launches = static_cast<size_t>(std::ranges::count_if(plan.steps, [&](const Step& step) {
         return step.device + size_t{1} < plan.devices.size() && step.kernel != kTransfer;
       }));
-      row.moved_bytes = moved_bytes(plan, weights_of(*each.engine), dims);
+      row.moved_bytes = static_cast<uint64_t>(
+          std::llround(roofline_plan(plan, weights_of(*each.engine), dims).moved_bytes()));
       row.activation_bytes = activation_bytes(*each.engine);
       row.build_milliseconds = each.built->milliseconds();
       result_.is_for_gpu |= plan.devices.size() > 1;

@@ -14,6 +14,7 @@ namespace anneal {
 int bench_ablation(const AblationOptions& options) {
   check_output_file(options.json);
   check_picture_path(options.picture, "--picture");
+  check_different_files({{"--json", options.json}, {"--picture", options.picture}});
   if (!options.source.build.timing_cache.empty())
     check_output_file(options.source.build.timing_cache);
   ProgressLine progress(options.verbose);

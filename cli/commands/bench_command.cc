@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "anneal/cli/ablation/ablation_options.h"
@@ -34,6 +35,7 @@
 #include "anneal/cli/output/stopwatch.h"
 #include "anneal/cli/roofline/roofline_run.h"
 #include "anneal/core/version.h"
+#include "anneal/engine/onnx/onnx_builder.h"
 
 namespace anneal {
 namespace {
@@ -232,11 +234,23 @@ void set_build_options(BenchFlags& flags) {
   flags.source.build.threads = flags.threads;
 }
 
-int bench(BenchFlags flags) {
+// Whether the model has no open size, so that there is a batch to open.
+bool has_fixed_sizes(const EngineSource& source) {
+  BuildOptions options = source.build;
+  set_shapes_for_inputs(source.path, source.shapes, source.inputs, options);
+  return std::ranges::all_of(
+      onnx_inputs(OnnxModel(source.path), options), [](const DataInput& input) {
+        return std::ranges::all_of(input.dims, [](int64_t size) { return size >= 0; });
+      });
+}
+
+// on_built: from then on there may be threads.
+int bench(BenchFlags flags, const std::function<void()>& on_built) {
   check_output_file(flags.json);
   if (!flags.picture.empty() && !flags.memory.is_set && !flags.roofline.wanted)
     refuse_argument("--picture is for --ablation, --memory-by-batch and --roofline: give one");
   check_picture_path(flags.picture, "--picture");
+  check_different_files({{"--json", flags.json}, {"--picture", flags.picture}});
   flags.roofline.picture = flags.picture;
   check_roofline_flags(flags.roofline);
   if (flags.memory.is_set && flags.roofline.wanted)
@@ -248,26 +262,30 @@ int bench(BenchFlags flags) {
   std::optional<BuiltApart> built;
   set_build_options(flags);
   check_timing_cache(flags.source.build);
-  std::string path = flags.source.path;
-  if (!is_engine(path)) {
+  if (!is_engine(flags.source.path)) {
     progress.say("building");
     flags.source.inputs = flags.inputs;
     EngineSource source = flags.source;
     if (flags.memory.is_set) source.shapes.shapes.clear();  // they are sizes of the runs
-    built.emplace(source);
-    path = built->engine_path();
+    built.emplace([&] {
+      if (flags.memory.is_set) source.shapes.open_batch |= has_fixed_sizes(source);
+      return build_source(source).bytes;
+    });
     result.build_milliseconds = built->milliseconds();
   }
+  on_built();
   if (flags.inputs.empty()) flags.inputs = {"random"};
   forget_peak_memory();
   result.before = resident_memory();
   const Stopwatch watch;
-  const auto engine = open_engine(path, {.device = device_for(flags.source.target),
-                                         .map = flags.source.map,
-                                         .threads = flags.threads,
-                                         .debug = &flags.source.debug,
-                                         .libraries = flags.source.shapes.libraries,
-                                         .weights = flags.source.weights});
+  const EngineOptions loading{.device = device_for(flags.source.target),
+                              .map = flags.source.map,
+                              .threads = flags.threads,
+                              .debug = &flags.source.debug,
+                              .libraries = flags.source.shapes.libraries,
+                              .weights = flags.source.weights};
+  const auto engine =
+      built ? built->open(flags.source.path, loading) : open_engine(flags.source.path, loading);
   result.load_milliseconds = watch.milliseconds();
   if (flags.memory.is_set) {
     progress.clear();
@@ -336,7 +354,8 @@ std::string flags_of_build(const CLI::App& command) {
   return text;
 }
 
-int bench_families(BenchFlags flags, const CLI::App& command) {
+int bench_families(BenchFlags flags, const CLI::App& command,
+                   const std::function<void()>& on_built) {
   set_build_options(flags);
   return bench_ablation({.source = flags.source,
                          .inputs = flags.inputs,
@@ -344,7 +363,8 @@ int bench_families(BenchFlags flags, const CLI::App& command) {
                          .flags = flags_of_build(command),
                          .json = flags.json,
                          .picture = flags.picture,
-                         .verbose = flags.verbose});
+                         .verbose = flags.verbose,
+                         .on_built = on_built});
 }
 
 constexpr const char* kBenchFooter = R"(Examples:
@@ -365,7 +385,8 @@ missing or failed.)";
 
 }  // namespace
 
-void add_bench_command(CLI::App& application, Action& action) {
+void add_bench_command(CLI::App& application, Action& action,
+                       const std::function<void()>& on_built) {
   CLI::App* command = application.add_subcommand("bench", "Measure latency, throughput and memory");
   auto flags = std::make_shared<BenchFlags>();
   EngineSource& source = flags->source;
@@ -450,10 +471,10 @@ void add_bench_command(CLI::App& application, Action& action) {
   add_timing_flags(*command, source.build);
   add_kernel_flags(*command, source.build);
   command->footer(kBenchFooter);
-  command->callback([&action, flags, command] {
-    action = [flags, command] {
+  command->callback([&action, &on_built, flags, command] {
+    action = [&on_built, flags, command] {
       refuse_model_flags(*command, {flags->source.path});
-      return flags->ablation ? bench_families(*flags, *command) : bench(*flags);
+      return flags->ablation ? bench_families(*flags, *command, on_built) : bench(*flags, on_built);
     };
   });
 }

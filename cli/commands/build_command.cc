@@ -180,7 +180,7 @@ Json report_json(const BuildFlags& flags, const std::string& output, const Build
 // The options of the flags, but for the progress.
 BuildOptions build_options(const BuildFlags& flags, const OnnxModel& model) {
   BuildOptions options = flags.build;
-  set_shapes(flags.shapes, options);
+  set_shapes(flags.shapes, model, options);
   options.precision = precision_options(flags.precision, !flags.data.data.empty());
   options.data_threads = flags.data.threads;
   set_self_check(flags.precision, options);

@@ -56,7 +56,6 @@ int calibrate_model(const CalibrateFlags& flags) {
       flags.output.empty() ? fs::path(flags.model).stem().string() + ".ranges" : flags.output;
   check_output_file(output);
   BuildOptions options = flags.build;
-  set_shapes(flags.shapes, options);
   options.calibration.method = parse_method(flags.method);
   options.calibration.fit_weights = parse_choice("--fit-weights", flags.fit_weights);
   options.calibration.correct_bias = parse_choice("--correct-bias", flags.correct_bias);
@@ -65,6 +64,7 @@ int calibrate_model(const CalibrateFlags& flags) {
   ProgressLine progress(flags.verbose);
   progress.say(fmt::format("  0 %  reading {}", flags.model));
   const ModelFile file(flags.model);
+  set_shapes(flags.shapes, file.model(), options);
   const auto samples = open_data(flags.data, onnx_inputs(file.model(), options));
   const std::vector<std::string> hints = scale_hints(*samples);
   progress.say("  0 %  building the engine that measures ranges");

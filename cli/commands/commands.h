@@ -9,7 +9,10 @@ namespace anneal {
 using Action = std::function<int()>;
 struct AblationOptions;  // cli/ablation/ablation_options.h
 
-void add_bench_command(CLI::App& application, Action& action);
+// on_built: called when all models are built, by processes that this one may have no thread for.
+// It may be set later, and outlives the action.
+void add_bench_command(CLI::App& application, Action& action,
+                       const std::function<void()>& on_built);
 void add_bisect_command(CLI::App& application, Action& action);
 void add_build_command(CLI::App& application, Action& action);
 void add_calibrate_command(CLI::App& application, Action& action);

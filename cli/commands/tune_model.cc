@@ -139,7 +139,7 @@ int tune_model(const TuneFlags& flags) {
   progress.say(fmt::format("reading {}", flags.model));
   const ModelFile file(flags.model);
   BuildOptions options = flags.build;
-  set_shapes(flags.shapes, options);
+  set_shapes(flags.shapes, file.model(), options);
   const auto samples = open_data(flags.data, onnx_inputs(file.model(), options));
   const std::shared_ptr<const Metric> metric = metric_for(flags, *samples);
   const bool has_drop = metric->has_drop();

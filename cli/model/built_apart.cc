@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "anneal/cli/measure/process_pool.h"
+#include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/stopwatch.h"
@@ -85,6 +86,17 @@ BuiltApart::BuiltApart(const std::function<std::vector<std::byte>()>& build) : f
 
 BuiltApart::~BuiltApart() { close(fd_); }
 
-std::string BuiltApart::engine_path() const { return fmt::format("/proc/self/fd/{}", fd_); }
+std::shared_ptr<const Engine> BuiltApart::open(const std::string& model,
+                                               const EngineOptions& options) const {
+  const std::string path = fmt::format("/proc/self/fd/{}", fd_);
+  try {
+    return open_engine(path, options);
+  } catch (const Error& error) {
+    std::string text = error.what();
+    for (size_t at = 0; (at = text.find(path, at)) != std::string::npos; at += model.size())
+      text.replace(at, path.size(), model);
+    fail(error.code(), text);
+  }
+}
 
 }  // namespace anneal

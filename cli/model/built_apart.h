@@ -3,10 +3,12 @@
 #pragma once
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "anneal/cli/model/open_or_build.h"
+#include "anneal/engine/run/engine.h"
 
 namespace anneal {
 
@@ -14,13 +16,14 @@ class BuiltApart {
  public:
   // Fails as building does. REQUIRES: this process has one thread.
   explicit BuiltApart(const EngineSource& source);
-  // Of the engine file that `build` returns.
+  // Of the engine file that `build` returns. REQUIRES: the same
   explicit BuiltApart(const std::function<std::vector<std::byte>()>& build);
   ~BuiltApart();
   BuiltApart(const BuiltApart&) = delete;
   BuiltApart& operator=(const BuiltApart&) = delete;
 
-  std::string engine_path() const;  // of a file without a name, which goes with this
+  // Opens it as open_engine() does; errors name the model in place of the file without a name.
+  std::shared_ptr<const Engine> open(const std::string& model, const EngineOptions& options) const;
   double milliseconds() const { return milliseconds_; }
 
  private:

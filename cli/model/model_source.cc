@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -19,9 +20,16 @@ namespace {
 namespace fs = std::filesystem;
 
 void check_no_range(const ShapeFlags& flags) {
-  if (flags.shapes.empty()) return;
   const std::pair<const char*, const std::vector<std::string>&> others[] = {
       {"--min-shapes", flags.min}, {"--opt-shapes", flags.opt}, {"--max-shapes", flags.max}};
+  const bool has_range =
+      std::ranges::any_of(others, [](const auto& each) { return !each.second.empty(); });
+  if (flags.open_batch && (has_range || !flags.shapes.empty()))
+    refuse_argument(
+        "--open-batch leaves the batch open: to limit or fix it, leave this flag out and give "
+        "shapes "
+        "with another batch, --max-shapes NAME:16x3x224x224");
+  if (flags.shapes.empty()) return;
   for (const auto& [name, value] : others)
     if (!value.empty())
       refuse_argument(
@@ -47,6 +55,29 @@ std::vector<Profile> profiles_of(const ShapeFlags& flags) {
   add("--opt-shapes", flags.opt, &Profile::opt);
   add("--max-shapes", flags.max, &Profile::max);
   return profiles;
+}
+
+// Axis 0 of the inputs that have the first fixed batch; other open sizes stay as they are.
+Profile with_open_batch(const std::vector<DataInput>& inputs) {
+  const auto has_batch = [](const DataInput& input) {
+    return input.dims.rank() > 0 && input.dims[0] > 0;
+  };
+  const auto first = std::ranges::find_if(inputs, has_batch);
+  Profile profile;
+  for (const DataInput& input : inputs) {
+    if (first == inputs.end() || !has_batch(input) || input.dims[0] != first->dims[0]) continue;
+    const auto sizes = [&](int64_t batch, int64_t open) {
+      Dims dims = input.dims;
+      for (int64_t& size : dims) size = size < 0 ? open : size;
+      dims[0] = batch;
+      return dims;
+    };
+    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+    profile.min[input.name] = sizes(1, 0);
+    profile.opt[input.name] = sizes(input.dims[0], 1);
+    profile.max[input.name] = sizes(kMost, kMost);
+  }
+  return profile;
 }
 
 // Whether the model can have an input of this name with a default value.
@@ -76,6 +107,10 @@ void add_shape_flags(CLI::App& command, ShapeFlags& flags, HelpGroup range_group
   add("--max-shapes", flags.max, "Largest sizes of a run; likewise", range_group)
       ->allow_extra_args(false);
   command
+      .add_flag("--open-batch", flags.open_batch,
+                "Open the batch of a model whose inputs have it fixed: axis 0")
+      ->group(range_group(help::kShapes));
+  command
       .add_option("--default-inputs", flags.default_inputs,
                   "Initializers that stay inputs, with a default value; all: each that\n"
                   "the model lists as an input. The others become constants")
@@ -97,17 +132,18 @@ OnnxModel ModelFile::model() const {
   return {std::as_bytes(std::span(bytes_)), folder.empty() ? "." : folder};
 }
 
-void set_shapes(const ShapeFlags& flags, BuildOptions& options) {
+void set_shapes(const ShapeFlags& flags, const OnnxModel& model, BuildOptions& options) {
   check_no_range(flags);
   options.profiles = profiles_of(flags);
   options.libraries = flags.libraries;
   for (const std::string& name : flags.default_inputs)
     options.default_inputs.insert(name == "all" ? "*" : name);
+  if (flags.open_batch) options.profiles = {with_open_batch(onnx_inputs(model, options))};
 }
 
 void set_shapes_for_inputs(const std::string& path, const ShapeFlags& flags,
                            std::span<const std::string> inputs, BuildOptions& options) {
-  set_shapes(flags, options);
+  set_shapes(flags, OnnxModel(path), options);
   const auto names_one = [](const std::string& input) {
     return input.find('=') != std::string::npos;
   };

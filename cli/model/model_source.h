@@ -18,6 +18,7 @@ struct ShapeFlags {
   std::vector<std::string> min, opt, max;
   std::vector<std::string> default_inputs = {};  // --default-inputs
   std::vector<std::string> libraries = {};       // --library, which gives operators their shapes
+  bool open_batch = false;                       // --open-batch
 };
 // range_group: whether --help shows the flags of ranges.
 void add_shape_flags(CLI::App& command, ShapeFlags& flags, HelpGroup range_group = rarely);
@@ -34,9 +35,9 @@ class ModelFile {
   bool is_pipe_ = false;
 };
 
-// Sets the profiles and the inputs with default values. Fails with kInvalidArgument on flags that
-// contradict each other.
-void set_shapes(const ShapeFlags& flags, BuildOptions& options);
+// Sets the profiles and the inputs with default values. Reads the model to open its batch. Fails
+// with kInvalidArgument on flags that contradict each other.
+void set_shapes(const ShapeFlags& flags, const OnnxModel& model, BuildOptions& options);
 // The same for runs with these values of --input: an initializer that the model lists as an input,
 // too, is an input where one names it. Reads the model if one names no other input of it.
 void set_shapes_for_inputs(const std::string& path, const ShapeFlags& flags,

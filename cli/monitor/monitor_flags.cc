@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "anneal/cli/flags/at_least.h"
@@ -38,18 +39,20 @@ void add_monitor_flags(CLI::App& application, MonitorFlags& flags) {
   }
 }
 
-int monitored(const MonitorFlags& flags, const std::function<int()>& work) {
-  if (flags.path.empty()) return work();
+int monitored(const MonitorFlags& flags, const MonitoredWork& work) {
+  if (flags.path.empty()) return work([] {});
   check_output_file(flags.path);
   for (const std::string& input : flags.inputs)
     if (std::error_code error; std::filesystem::equivalent(input, flags.path, error))
       fail(ErrorCode::kInvalidArgument,
            fmt::format("--monitor {} is what the command reads; give the samples another name",
                        flags.path));
-  MonitorThread monitor(flags.path, std::chrono::duration<double>(flags.interval));
-  say_no_gpus(monitor.why_not());
-  const int status = work();
-  monitor.stop();
+  std::optional<MonitorThread> monitor;
+  const int status = work([&] {
+    monitor.emplace(flags.path, std::chrono::duration<double>(flags.interval));
+    say_no_gpus(monitor->why_not());
+  });
+  if (monitor) monitor->stop();
   return status;
 }
 

@@ -31,6 +31,26 @@ void check_output_file(const std::string& given) {
          fmt::format("cannot write {}: no permission for {}", path, written.string()));
 }
 
+void check_different_files(
+    std::initializer_list<std::pair<const char*, const std::string&>> outputs) {
+  // Neither needs to exist, and either may be a link.
+  const auto file = [](const std::string& path) {
+    std::error_code error;
+    const fs::path whole = fs::weakly_canonical(fs::absolute(path), error);
+    return error ? fs::path(path) : whole;
+  };
+  for (auto first = outputs.begin(); first != outputs.end(); ++first)
+    for (auto second = first + 1; second != outputs.end(); ++second) {
+      if (first->second.empty() || second->second.empty()) continue;
+      // A device takes both.
+      std::error_code error;
+      if (fs::exists(first->second, error) && !fs::is_regular_file(first->second, error)) continue;
+      if (file(first->second) == file(second->second))
+        refuse_argument(fmt::format("{} and {} are one file, {}: give two names", first->first,
+                                    second->first, first->second));
+    }
+}
+
 void make_output_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);

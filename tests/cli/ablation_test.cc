@@ -8,7 +8,6 @@
 #include <map>
 
 #include "anneal/cli/ablation/pass_families.h"
-#include "anneal/cli/measure/moved_bytes.h"
 #include "anneal/cli/measure/turns.h"
 #include "anneal/optimizer/pipeline/pipeline.h"
 #include "anneal/tests/engine/build_and_run.h"
@@ -98,11 +97,11 @@ TEST(AblationVariants, SayWhatTheTargetLacks) {
               ElementsAre("kernel times", "int8"));
 }
 
-uint64_t moved_by(std::string_view text, const std::vector<Dims>& dims) {
+double moved_by(std::string_view text, const std::vector<Dims>& dims) {
   GraphBuildOptions options;
   options.passes.skip = {std::string(kAllPasses)};
   const EngineFile file = testing::build_text(text, options);
-  return moved_bytes(file.plans[0], file.weights, dims);
+  return roofline_plan(file.plans[0], file.weights, dims).moved_bytes();
 }
 
 TEST(MovedBytes, AreThoseOfAllOperands) {

@@ -22,6 +22,8 @@ ROWS = model([node("Softmax", ["x"], ["a"], "first"), node("Softmax", ["a"], ["b
 WIDE = model([node("CumSum", ["x", "axis"], ["b"], "sum"), node("CumSum", ["b", "axis"], ["c"], "sum_again"),
               node("CumSum", ["c", "axis"], ["y"], "sum_more")],
              [value_info("x", ["N", "L"])], [value_info("y", ["N", "L"])], [tensor([], [1], I64) + field(8, "axis")])
+MIXED = model([node("Abs", ["x"], ["a"], "abs"), node("CumSum", ["a", "axis"], ["y"], "sum_of_rows")],
+              [value_info("x", [1, 3])], [value_info("y", [1, 3])], [tensor([], [0], I64) + field(8, "axis")])
 FIXED = model([node("Abs", ["x"], ["y"], "abs")], [value_info("x", [2, 3])], [value_info("y", [2, 3])])
 
 
@@ -42,7 +44,7 @@ class MemoryByBatch(Command):
                     self.assertEqual(predicted["arenas"], measured["arenas"], each)
                     self.assertAlmostEqual(predicted["all"] / measured["all"], 1, delta=0.02)
                     self.assertEqual(each["input_bytes"], each["batch"] * 4000)
-                    parts = [value for name, value in measured.items() if name != "all"]
+                    parts = [value for name, value in measured.items() if name not in ("all", "gpu", "host")]
                     self.assertEqual(sum(parts), measured["all"])
 
     def test_a_batch_in_slices_takes_what_slices_take(self):
@@ -70,7 +72,7 @@ class MemoryByBatch(Command):
                          [{"device": "cpu", "bytes": "8*N*L", "step": 'step "sum_again" (Cumulative)'}])
         out, report = self.report("m.engine", "--shapes", "x:3x512", "--batches", "3,100")
         self.assertEqual(report["formula"], {"inputs": formula["inputs"], "outputs": formula["outputs"],
-                                             "activations": formula["activations"]})
+                                             "staging": formula["staging"], "activations": formula["activations"]})
         for each in report["batches"]:
             self.assertEqual(each["measured_bytes"]["arenas"], 8 * 100 * 1024)
             self.assertEqual(each["predicted_bytes"], each["measured_bytes"])
@@ -123,7 +125,66 @@ class MemoryByBatch(Command):
         out, report = self.report("few.engine", "--fit-memory", "1GB")
         self.assertEqual(report["largest_batch"], 8)
         self.assertEqual([each["batch"] for each in report["batches"]], [1, 4, 8])
-        self.assertIn(": 8, the engine's most\n", out)
+        self.assertIn(": 8, the most of the engine\n", out)
+        self.anneal("build", "m.onnx", "-o", "two.engine", "--min-shapes", "1x1000", "--max-shapes", "8x1000",
+                    "--min-shapes", "9x1000", "--max-shapes", "20x1000")
+        out, report = self.report("two.engine", "--fit-memory", "1GB", "--use-profile", 1)
+        self.assertEqual(report["largest_batch"], 20)
+        self.assertIn(": 20, the most of profile 1 of the engine\n", out)
+        self.anneal("bench", "two.engine", "--memory-by-batch", "--use-profile", 0, "--batches", 9, status=2,
+                    says="N of profile 0 of the engine is 1 to 8")
+
+    def test_opens_a_fixed_batch(self):
+        rows = model([node("Abs", ["x"], ["a"], "abs"), node("Softmax", ["a"], ["b"], "softmax"),
+                      node("Reshape", ["b", "shape"], ["c"], "flat"), node("Softmax", ["c"], ["y"], "softmax_again")],
+                     [value_info("x", [2, 40, 25])], [value_info("y", [2, 1000])],
+                     [tensor([2], [2, 1000], I64) + field(8, "shape")])
+        self.write("m.onnx", rows)
+        for target in ("cpu", "emulated"):
+            out, report = self.report("m.onnx", "--target", target)
+            self.assertIn("N is the batch", out)
+            self.assertEqual([each["batch"] for each in report["batches"]], [1, 4, 16])
+            for each in report["batches"]:
+                self.assertAlmostEqual(each["difference"], 0, delta=0.02)
+                self.assertEqual(each["input_bytes"], 4000 * each["batch"])
+        self.anneal("build", "m.onnx", "-o", "open.engine", "--open-batch")
+        _, report = self.report("open.engine", "--batches", "3")
+        self.assertAlmostEqual(report["batches"][0]["difference"], 0, delta=0.02)
+        self.anneal("run", "open.engine", "--input", "random", "--shapes", "5x40x25")
+
+    def test_has_formulas_of_staging_and_workspaces(self):
+        self.write("m.onnx", SUMS)
+        for target in ("cpu", "emulated"):
+            out, report = self.report("m.onnx", "--target", target, "--threads", 1, "--batches", "1,7,50")
+            per_row = {"cpu": 4000, "emulated": 8000}[target]  # a GPU's inputs are staged, too
+            self.assertEqual(report["formula"]["staging"], f"{per_row}*N")
+            self.assertIn(f"staging: {per_row}*N bytes\n", out)
+            for each in report["batches"]:
+                for held in (each["predicted_bytes"], each["measured_bytes"]):
+                    self.assertEqual(held["staging"], per_row * each["batch"])
+                    self.assertEqual(held["gpu"] + held["host"], held["all"])
+                    self.assertEqual(held["gpu"] > 0, target == "emulated")
+                formula = report["workspaces"]
+                if formula and each["batch"] <= formula["last"]:
+                    bytes_of = eval(formula["bytes"].replace("^", "**"), {"N": each["batch"]})
+                    # What has no bytes is allocated with one, on each device.
+                    self.assertAlmostEqual(each["measured_bytes"]["workspaces"], bytes_of, delta=2)
+            self.assertEqual("on GPU" in out, target == "emulated")
+        self.assertTrue(report["workspaces"], out)
+
+    def test_a_limit_is_of_the_gpu(self):
+        self.write("m.onnx", SUMS)
+        out, report = self.report("m.onnx", "--target", "emulated", "--fit-memory", "1MB", "--contexts", 2)
+        self.assertIn("2 contexts on the GPU: ", out)
+        largest = report["largest_batch"]
+        _, around = self.report("m.onnx", "--target", "emulated", "--batches", f"{largest},{largest + 1}")
+        need = [2 * each["predicted_bytes"]["gpu"] + around["weight_bytes"] for each in around["batches"]]
+        self.assertLessEqual(need[0], 1 << 20)
+        self.assertGreater(need[1], 1 << 20)
+
+    def test_names_the_model_if_its_engine_does_not_load(self):
+        self.write("m.onnx", SUMS)
+        self.anneal("bench", "m.onnx", "--weights", "none.bin", status=2, says="while loading engine m.onnx: cannot open none.bin")
 
     def test_draws_a_bar_for_each_batch(self):
         self.write("m.onnx", SUMS)
@@ -140,15 +201,25 @@ class MemoryByBatch(Command):
 
     def test_refuses(self):
         self.write("fixed.onnx", FIXED)
-        self.anneal("bench", "fixed.onnx", "--memory-by-batch", status=2,
+        self.anneal("build", "fixed.onnx", "-o", "fixed.engine")
+        self.anneal("bench", "fixed.engine", "--memory-by-batch", status=2,
                     says="the inputs have fixed sizes (x [2,3]), so there is no batch to change")
+        self.write("mixed.onnx", MIXED)
+        for command in (["bench", "mixed.onnx", "--memory-by-batch"], ["build", "mixed.onnx", "--open-batch"],
+                        ["build", "mixed.onnx", "--shapes", "3x3"]):
+            self.anneal(*command, status=3, says=['mixed.onnx: while opening the batch of "x", which is 1 in the model',
+                                                  "sum_of_rows"])
+        self.anneal("build", "fixed.onnx", "--open-batch", "--shapes", "3x3", status=2, says="--open-batch leaves the batch open")
+        for flags in (["--memory-by-batch"], ["--roofline"]):
+            self.anneal("bench", "fixed.onnx", *flags, "--json", "r.svg", "--picture", "./r.svg", status=2,
+                        says="--json and --picture are one file, r.svg")
         self.write("m.onnx", SUMS)
         for flags in (["--profile"], ["--duration", 1], ["--iterations", 2], ["--warmup", 1], ["--change-to", "x:2x1000"]):
             self.anneal("bench", "m.onnx", "--memory-by-batch", *flags, status=2, says=["excludes", flags[0]])
         self.anneal("build", "m.onnx", "-o", "few.engine", "--min-shapes", "x:1x1000", "--opt-shapes", "x:2x1000",
                     "--max-shapes", "x:8x1000")
         self.anneal("bench", "few.engine", "--memory-by-batch", "--batches", "2,9", status=2,
-                    says="--batches 9: N of this engine is 1 to 8")
+                    says="--batches 9: N of the engine is 1 to 8")
         self.anneal("bench", "few.engine", "--fit-memory", "1GB", status=2, says="--memory-by-batch")
         self.write("x.npy", npy([2, 1000], [0.5] * 2000))
         self.anneal("bench", "few.engine", "--memory-by-batch", "-i", "x.npy", status=2, says="x.npy")

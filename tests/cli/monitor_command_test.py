@@ -13,7 +13,7 @@ import sys
 import unittest
 
 import command_case
-from command_case import ABS, ANNEAL
+from command_case import ABS, ANNEAL, STRANGE
 
 FAKE = {"ANNEAL_CUDA_LIB_PATH": os.path.abspath(sys.argv.pop(1)), "ANNEAL_CUDA": ""}
 NONE = {"ANNEAL_CUDA": "0"}
@@ -107,6 +107,12 @@ class Monitor(command_case.Command):
         self.anneal("run", engine, "--input", "random", "--monitor", "none/use.csv", env=FAKE, status=2, says="no folder none")
         self.anneal("run", engine, "--input", "random", "--monitor", "/dev/full", env=FAKE, status=2, says="/dev/full: cannot be written")
         self.anneal("run", engine, "--input", "random", "--monitor-interval", 1, status=2, says="requires --monitor")
+
+    def test_a_build_of_bench_is_not_sampled(self):
+        # The thread that samples begins after the process that builds, which is a copy of one thread.
+        self.write("strange.onnx", STRANGE)
+        self.anneal("bench", "strange.onnx", "--monitor", "use.csv", env=FAKE, status=3, says="NoSuchOperator")
+        self.assertEqual(self.files(), ["strange.onnx"])
 
     def test_samples_do_not_replace_what_the_command_reads(self):
         engine = self.build(ABS)

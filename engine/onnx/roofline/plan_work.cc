@@ -77,10 +77,11 @@ class PlanWork {
       work.role = role_of(step.op);
       work.in_body = is_body;
       work.runs = runs;
-      work.is_known = bound != nullptr && are_sizes_known(plan, step) && step.device == 0 &&
-                      step.kernel != kTransfer;
+      const bool has_sizes = bound != nullptr && are_sizes_known(plan, step);
+      work.is_known = has_sizes && step.device == 0 && step.kernel != kTransfer;
+      if (has_sizes) count_bytes(plan, step, *bound, work);
       if (work.is_known) {
-        measure(plan, step, *bound, work);
+        count_operations(plan, step, *bound, work);
         find_producer(plan, step, *bound, writers, at, work);
       }
       add_bodies(plan, step, bound, runs);
@@ -134,18 +135,14 @@ class PlanWork {
     return bytes;
   }
 
-  void measure(const Plan& plan, const Step& step, const BoundPlan& bound,
-               RooflineStep& work) const {
-    std::vector<Dims> inputs, outputs;
+  static void count_bytes(const Plan& plan, const Step& step, const BoundPlan& bound,
+                          RooflineStep& work) {
     std::set<uint32_t> seen;
     double written = 0;
-    for (const uint32_t slot : step.outputs) {
-      outputs.push_back(slot == kNoSlot ? Dims() : bound.slots[slot].dims);
+    for (const uint32_t slot : step.outputs)
       if (slot != kNoSlot) written += bytes_in(bound.slots[slot]);
-    }
     for (size_t i = 0; i < step.inputs.size(); ++i) {
       const uint32_t slot = step.inputs[i];
-      inputs.push_back(slot == kNoSlot ? Dims() : bound.slots[slot].dims);
       if (slot == kNoSlot || !seen.insert(slot).second) continue;
       const double bytes = bytes_in(bound.slots[slot]);
       if (i == 0 && takes_some_elements(step.op))
@@ -156,6 +153,15 @@ class PlanWork {
         work.activation_bytes += bytes;
     }
     work.activation_bytes += written;
+  }
+
+  void count_operations(const Plan& plan, const Step& step, const BoundPlan& bound,
+                        RooflineStep& work) const {
+    std::vector<Dims> inputs, outputs;
+    for (const uint32_t slot : step.inputs)
+      inputs.push_back(slot == kNoSlot ? Dims() : bound.slots[slot].dims);
+    for (const uint32_t slot : step.outputs)
+      outputs.push_back(slot == kNoSlot ? Dims() : bound.slots[slot].dims);
     const StepOperations operations = operations_of(step, inputs, outputs);
     work.products = operations.products;
     work.others = operations.others;
@@ -286,6 +292,17 @@ std::string_view to_string(ProductType type) {
       return "int8";
   }
   return "?";
+}
+
+double RooflinePlan::moved_bytes() const {
+  double bytes = 0;
+  for (const RooflineStep& step : steps) bytes += step.runs * step.bytes();
+  return bytes;
+}
+
+RooflinePlan roofline_plan(const Plan& plan, std::span<const Tensor> weights,
+                           std::span<const Dims> dims) {
+  return counted_plan(plan, weights, dims, std::nullopt);
 }
 
 RooflinePlan roofline_plan(const Engine& engine, const ExecutionContext& context,

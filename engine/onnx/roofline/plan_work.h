@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "anneal/engine/plan.h"
 #include "anneal/engine/run/engine.h"
 
 namespace anneal {
@@ -66,10 +67,16 @@ struct RooflinePlan {
   double touched_bytes = 0;  // by a run: weights and activations
   // Each followed by those of its bodies, as ExecutionContext::profile() has them.
   std::vector<RooflineStep> steps = {};
+
+  // By all steps of known sizes in one run of the engine, also those on another device.
+  double moved_bytes() const;
 };
 
 // The plan that the context ran last, at these sizes of its inputs.
 RooflinePlan roofline_plan(const Engine& engine, const ExecutionContext& context,
+                           std::span<const Dims> dims);
+// The same of a plan that need not have run, without what its device is.
+RooflinePlan roofline_plan(const Plan& plan, std::span<const Tensor> weights,
                            std::span<const Dims> dims);
 // All plans of an engine file, at their opt sizes. Fails as inspect_engine() does, and with
 // kInvalidArgument if no sizes are found that all layers accept.
