@@ -1,14 +1,12 @@
 // NonMaxSuppression: of each class of each image, boxes by falling score, without those that
 // overlap one taken before. All arithmetic is in f32, so that boxes at the threshold go the way
 // they go elsewhere.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/reference/reference.h"
+#include "anneal/kernels/nms_limits.h"
 
 namespace anneal::cpu {
 namespace {
@@ -26,24 +24,6 @@ struct Candidate {
     return score < other.score || (score == other.score && box > other.box);
   }
 };
-
-struct Limits {
-  int64_t most = 0;  // boxes per class
-  float overlap = 0;
-  std::optional<float> score;
-};
-
-Limits limits_of(std::span<const TensorView> inputs) {
-  const auto given = [&](size_t i) { return i < inputs.size() && inputs[i].data != nullptr; };
-  Limits limits;
-  if (given(2)) limits.most = std::max<int64_t>(*inputs[2].as<int64_t>(), 0);
-  if (given(3)) limits.overlap = *inputs[3].as<float>();
-  if (given(4)) limits.score = *inputs[4].as<float>();
-  if (!(limits.overlap >= 0 && limits.overlap <= 1))
-    fail(ErrorCode::kInvalidArgument,
-         fmt::format("an IoU threshold of {}, which is not in 0..1", limits.overlap));
-  return limits;
-}
 
 Box box_at(const TensorView& boxes, int64_t image, int64_t index, bool by_centre) {
   const auto* from = boxes.as<const float>() + image * boxes.strides[0] + index * boxes.strides[1];
@@ -69,7 +49,7 @@ bool overlap(const Box& a, const Box& b, float threshold) {
 
 // The boxes that one class of one image keeps, best first. scores: [S].
 std::vector<int64_t> kept_boxes(const std::vector<Box>& boxes, const TensorView& scores,
-                                const Limits& limits) {
+                                const NmsLimits& limits) {
   std::vector<Candidate> candidates;
   for (int64_t i = 0; i < scores.dims[0]; ++i) {
     const float score = scores.as<const float>()[i * scores.strides[0]];
@@ -100,7 +80,7 @@ std::unique_ptr<DataDependentDims> find_boxes(const NonMaxSuppression& op,
                                               std::span<const TensorView> inputs,
                                               ThreadTeam& team) {
   const TensorView &boxes = inputs[0], &scores = inputs[1];
-  const Limits limits = limits_of(inputs);
+  const NmsLimits limits = nms_limits(inputs);
   auto selected = std::make_unique<Selection>();
   selected->dims = {Dims{0, 3}};
   if (count(scores.dims) == 0 || limits.most == 0) return selected;

@@ -25,6 +25,9 @@
   X(assembly)                   \
   X(gather)                     \
   X(scatter)                    \
+  X(select)                     \
+  X(unique)                     \
+  X(nms)                        \
   X(custom)                     \
   X(cudnn)                      \
   X(cublas_lt)

@@ -146,18 +146,23 @@ std::string_view thread_numbers() {
          "const i64 thread = i64(blockIdx.x) * blockDim.x + threadIdx.x;\n";
 }
 
-std::string element_loop(const std::vector<std::string>& dims, bool small, std::string_view from,
-                         std::string_view to, const std::string& body) {
-  const char* const type = small ? "i32" : "i64";
-  std::string text = fmt::format("for ({0} n = {0}({1} + thread); n < {2}; n += {0}(threads)) {{\n",
-                                 type, from, to);
+std::string element_coordinates(const std::vector<std::string>& dims, std::string_view type) {
+  std::string text;
   if (dims.size() > 1) text += fmt::format("{} rest = n;\n", type);
   for (size_t axis = dims.size(); axis-- > 1;)
     text += fmt::format("const {0} i{1} = rest % {0}({2});\nrest /= {0}({2});\n", type, axis,
                         dims[axis]);
   if (!dims.empty())
     text += fmt::format("const {} i0 = {};\n", type, dims.size() > 1 ? "rest" : "n");
-  return text + body + "}\n";
+  return text;
+}
+
+std::string element_loop(const std::vector<std::string>& dims, bool small, std::string_view from,
+                         std::string_view to, const std::string& body) {
+  const char* const type = small ? "i32" : "i64";
+  std::string text = fmt::format("for ({0} n = {0}({1} + thread); n < {2}; n += {0}(threads)) {{\n",
+                                 type, from, to);
+  return text + element_coordinates(dims, type) + body + "}\n";
 }
 
 std::string product(const std::vector<std::string>& factors) {

@@ -60,6 +60,8 @@ std::string_view thread_numbers();
 // coordinates are i0, i1, ... of type i64, or i32 if `small`.
 std::string element_loop(const std::vector<std::string>& dims, bool small, std::string_view from,
                          std::string_view to, const std::string& body);
+// The coordinates i0, i1, ... of element n of dims, in row-major order, all of this type.
+std::string element_coordinates(const std::vector<std::string>& dims, std::string_view type);
 std::string product(const std::vector<std::string>& factors);
 // The sizes of an output's axes.
 std::vector<std::string> output_dims(const Request& request, Extents& extents, int output);

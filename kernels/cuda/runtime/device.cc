@@ -129,6 +129,10 @@ void launch(DeviceStream& stream, const Function& function, const Geometry& geom
   as<GpuStream>(stream).launch(function, geometry, arguments);
 }
 
+std::byte* found_memory(DeviceStream& stream, Device& device, size_t bytes) {
+  return gpu_stream_of(stream).found_memory(device, bytes);
+}
+
 void copy(DeviceStream& stream, std::byte* to, const std::byte* from, size_t bytes) {
   as<GpuStream>(stream).copy(to, from, bytes);
 }

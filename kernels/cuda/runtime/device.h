@@ -28,6 +28,9 @@ GpuDevice& gpu_of(Device& device);
 GpuStream& gpu_stream_of(DeviceStream& stream);
 void launch(DeviceStream& stream, const Function& function, const Geometry& geometry,
             Arguments& arguments);
+// Memory of the device, at least `bytes`, that belongs to the stream and holds what it held until
+// it must grow: for what Kernel::find() leaves to launch().
+std::byte* found_memory(DeviceStream& stream, Device& device, size_t bytes);
 // As Device::copy(), of the stream's device.
 void copy(DeviceStream& stream, std::byte* to, const std::byte* from, size_t bytes);
 

@@ -68,6 +68,15 @@ class GpuStream : public DeviceStream {
   // Lets a library put work on this stream, in its context, also while the stream records.
   virtual void call(const std::function<void(CUstream)>& work) = 0;
   virtual std::vector<FunctionCounts> take_counts() = 0;  // as in backend.h
+  // As found_memory() of device.h.
+  std::byte* found_memory(Device& device, size_t bytes) {
+    if (!found_memory_ || found_memory_->size() < bytes) {
+      if (found_memory_) wait();
+      found_memory_.reset();
+      found_memory_ = device.allocate(bytes);
+    }
+    return found_memory_->data();
+  }
   void set_spins(bool spins) { spins_ = spins; }
 
  protected:
@@ -75,6 +84,7 @@ class GpuStream : public DeviceStream {
 
  private:
   bool spins_ = false;
+  std::unique_ptr<Buffer> found_memory_;
 };
 
 using TakeCounts = std::vector<FunctionCounts>(CUstream);
