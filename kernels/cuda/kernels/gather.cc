@@ -1,10 +1,15 @@
 // "cuda.gather.indexed", "cuda.gather_elements.indexed", "cuda.gather_nd.indexed": a thread reads
 // the index, or the tuple of indices, of its element, or of 16 bytes of a row.
 // "cuda.range.strided".
+#include <fmt/format.h>
+
 #include <optional>
 
+#include "anneal/core/dtype_kinds.h"
+#include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/kernels/elementwise.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
+#include "anneal/kernels/cuda/text/program_text.h"
 
 namespace anneal::cuda {
 namespace {
@@ -51,13 +56,31 @@ std::optional<Reg> wide_constant(ProgramBuilder& builder, const Operand& operand
   }
 }
 
+// A start or a step that only a run knows: the values are copied for each launch.
+KernelResult make_range_at_run_time(const Request& request) {
+  const DataType dtype = request.outputs[0].type.dtype;
+  const bool is_wide = is_float(dtype);
+  const auto body = [&](const Request& seen, Extents&) {
+    const auto wide = [&](int input) {
+      return fmt::format(
+          "{}({})", is_wide ? "f64" : "i64",
+          loaded(seen.inputs[static_cast<size_t>(input)].type.dtype, fmt::format("x{}[0]", input)));
+    };
+    const std::string sum =
+        fmt::format("op::add({}, op::mul({}(i0), {}))", wide(0), is_wide ? "f64" : "i64", wide(1));
+    return store_call(fmt::format("{}({})", type_text(register_type(dtype)), sum), 1);
+  };
+  return make_per_element(OperandViews(request, {0, 2}), accumulator(dtype), "range_at_run_time",
+                          body, {.host_inputs = {0, 1}});
+}
+
 // start + i * delta, in f64 as the reference has it, or in integers that wrap. The inputs lie on
-// the host: only constants are in the text, and the limit decides no more than the size.
+// the host: constants are in the text, and the limit decides no more than the size.
 KernelResult make_range(const Range&, const Request& request) {
   ProgramBuilder builder;
   const auto start = wide_constant(builder, request.inputs[0]);
   const auto delta = wide_constant(builder, request.inputs[2]);
-  if (!start || !delta) return refuse("a start or a step that is not constant");
+  if (!start || !delta) return make_range_at_run_time(request);
   const DataType dtype = request.outputs[0].type.dtype;
   const Reg way = builder.apply(Opcode::kMul, builder.cast(builder.index(0), start->type), *delta);
   const Reg sum = builder.apply(Opcode::kAdd, *start, way);
