@@ -105,8 +105,8 @@ struct BatchSplit {
 struct Plan {
   std::string target;    // "cpu", "cpu:avx512_vnni", "sm_90"
   uint32_t profile = 0;  // index of the ranges of sizes that it is for (engine/profiles.h)
-  // Used together, preferred first: Device::target() of each. The last is a CPU: inputs, outputs
-  // and late slots lie there, but for ports of bodies. A body has all of them, or the last.
+  // Used together, preferred first: Device::target() of each. The last is a CPU: inputs and
+  // outputs lie there, but for ports of bodies. A body has all of them, or the last.
   std::vector<std::string> devices;
   std::string name;  // of the graph
   // Never null. Bodies share the outermost plan's.

@@ -148,19 +148,13 @@ bool is_dense(const Slot& slot, SizeTable& sizes) {
           slot.strides == channels_last_strides(slot.type.shape, sizes));
 }
 
-// Values that the context computes from values, or from sizes that values decide, are on the CPU.
-void check_is_for_device(const Plan& plan, const Step& step) {
+// Values that the context computes are on the CPU.
+void check_is_for_device(const Step& step) {
   const auto refuse_step = [&](std::string_view why) {
     refuse(fmt::format("step \"{}\" {}", step.name, why));
   };
   if (!bodies_of(step.op).empty() || std::holds_alternative<SizeTensor>(step.op))
     refuse_step("is for the CPU alone");
-  const auto is_late = [&](uint32_t slot) {
-    return slot != kNoSlot && plan.slots[slot].storage == Storage::kDataDependent;
-  };
-  if (std::any_of(step.inputs.begin(), step.inputs.end(), is_late) ||
-      std::any_of(step.outputs.begin(), step.outputs.end(), is_late))
-    refuse_step("is not on the CPU, but has a late slot");
 }
 
 // Ports lie on the CPU but for those of bodies, views where their bases lie, operands where their
@@ -168,20 +162,27 @@ void check_is_for_device(const Plan& plan, const Step& step) {
 void check_devices(const Plan& plan, bool is_body, SizeTable& sizes) {
   const size_t host = plan.devices.size() - 1;
   if (!plan.devices[host].starts_with("cpu")) refuse("its last device is no CPU");
+  const auto refuse_place = [](const Slot& slot) {
+    refuse(fmt::format("slot \"{}\" lies on the wrong device", slot.name));
+  };
   for (const Slot& slot : plan.slots) {
+    if (slot.storage == Storage::kView && slot.device != plan.slots[slot.base].device)
+      refuse_place(slot);
     const bool is_port = slot.storage == Storage::kInput || slot.storage == Storage::kOutput;
-    const bool on_host = (is_port && !is_body) || slot.storage == Storage::kDataDependent;
-    if ((on_host && slot.device != host) ||
-        (slot.storage == Storage::kView && slot.device != plan.slots[slot.base].device))
-      refuse(fmt::format("slot \"{}\" lies on the wrong device", slot.name));
     if (host != 0 && is_port && slot.strides != row_major_strides(slot.type.shape, sizes))
       refuse(fmt::format("port \"{}\" of a GPU's plan is not row-major", slot.name));
   }
+  for (const auto* ports : {&plan.inputs, &plan.outputs})
+    for (const uint32_t port : *ports) {
+      const Slot& slot = plan.slots[port];
+      if (slot.device != host && (!is_body || slot.storage == Storage::kDataDependent))
+        refuse_place(slot);
+    }
   for (const Step& step : plan.steps) {
     const auto wrong = [&](std::string_view why) {
       refuse(fmt::format("step \"{}\" {}", step.name, why));
     };
-    if (step.device != host) check_is_for_device(plan, step);
+    if (step.device != host) check_is_for_device(step);
     if (step.kernel == kTransfer) {
       if (step.inputs.size() != 1 || step.outputs.size() != 1 || step.inputs[0] == kNoSlot)
         wrong("does not copy one slot to one slot");

@@ -136,14 +136,17 @@ void LayerEmitter::emit_kernel(const Layer& layer, size_t place, Layout preferre
   for (const ValueId output : layer.outputs) outputs.push_back(slots_.output(output, place));
   const LayerOperands actual = slots_.operands(layer, inputs, outputs);
   LaidOutChoice chosen = steps_.choose(layer, actual, place);
-  const LayerOperands ideal = ideal_operands(graph_, layer, preferred);
   const auto is_data_dependent = [&](uint32_t slot) {
     return slot != kNoSlot && slots_[slot].storage == Storage::kDataDependent;
   };
   const bool data_dependent = std::ranges::any_of(inputs, is_data_dependent) ||
                               std::ranges::any_of(outputs, is_data_dependent);
-  const LaidOutChoice best =
-      data_dependent ? LaidOutChoice{} : steps_.choose(layer, ideal, place, FreeInputs::kAll);
+  const LayerOperands ideal =
+      ideal_operands(graph_, layer, data_dependent ? Layout::kRowMajor : preferred);
+  LaidOutChoice best;
+  if (!data_dependent || place != slots_.host())
+    best = steps_.choose(layer, ideal, place,
+                         data_dependent ? FreeInputs::kConstants : FreeInputs::kAll);
   if (!best.entry && !chosen.entry) {
     unsupported_.push_back(
         fmt::format("layer \"{}\" ({}){}", layer.name, to_string(layer.op), refusals_text(chosen)));

@@ -182,19 +182,22 @@ std::vector<bool> shape_arithmetic(const LayoutQuestion& question, const Layouts
   return result;
 }
 
-// The layout that the place's best kernel prefers, if it has one.
+// The layout that the place's best kernel prefers, if it has one. Values whose sizes depend on
+// values are row-major.
 struct Preference {
   bool accepts = false;
   Layout layout = Layout::kAny;
   std::string why_not;
 };
 Preference preference_of(const Graph& graph, const Layer& layer, const Place& place,
-                         bool accepts_all) {
+                         bool accepts_all, bool is_late) {
   const auto choose = [&](Layout layout) {
     const LayerOperands operands = ideal_operands(graph, layer, layout);
-    return choose_kernel(place, graph, layer, operands, FreeInputs::kAll);
+    return choose_kernel(place, graph, layer, operands,
+                         is_late ? FreeInputs::kConstants : FreeInputs::kAll);
   };
-  const KernelChoice best = choose(Layout::kChannelsLast);
+  const KernelChoice best =
+      is_late && !accepts_all ? KernelChoice{} : choose(Layout::kChannelsLast);
   if (best.entry && (accepts_all || best.entry->prefers == Layout::kChannelsLast))
     return {true, best.entry->prefers, {}};
   const KernelChoice row_major = choose(Layout::kRowMajor);
@@ -287,15 +290,15 @@ Layouts choose_layouts(const LayoutQuestion& question) {
     };
     if (has_bodies)
       mine.why_not_first = "; no layer of its bodies runs on " + places[0].device->target();
-    else if (std::any_of(layer.inputs.begin(), layer.inputs.end(), is_late) ||
-             std::any_of(layer.outputs.begin(), layer.outputs.end(), is_late))
-      mine.why_not_first = "; its sizes depend on values";
     else if (index < for_shapes.size() && for_shapes[index])
       mine.decides_shapes = true, mine.why_not_first = "; it only decides shapes";
+    const bool has_late =
+        std::ranges::any_of(layer.inputs, is_late) || std::ranges::any_of(layer.outputs, is_late);
     Preference preference;
     mine.place = mine.why_not_first.empty() ? 0 : places.size() - 1;
     for (; mine.place < places.size(); ++mine.place) {
-      preference = preference_of(graph, layer, places[mine.place], mine.place + 1 == places.size());
+      const bool is_last = mine.place + 1 == places.size();
+      preference = preference_of(graph, layer, places[mine.place], is_last, has_late);
       if (preference.accepts) break;
       if (mine.place + 1 < places.size()) mine.why_not_first = std::move(preference.why_not);
     }

@@ -65,11 +65,11 @@ struct ControlPlaces {
   bool uses_first() const { return !bodies.empty(); }
 };
 
-// A layer runs on the first place that has a kernel for it, on the last (the CPU) if its sizes
-// depend on values or if it computes only what others' shapes are made of. One whose best kernel
-// prefers channels-last makes its outputs so; one that does not care follows its first input that
-// has as many axes as its output. Between a Reshape that cuts the axes of a channels-last value and
-// one that joins them again, such a layer leaves the elements in their order.
+// A layer runs on the first place that has a kernel for it, on the last (the CPU) if it computes
+// only what others' shapes are made of. One whose best kernel prefers channels-last makes its
+// outputs so; one that does not care follows its first input that has as many axes as its output.
+// Between a Reshape that cuts the axes of a channels-last value and one that joins them again, such
+// a layer leaves the elements in their order.
 struct Layouts {
   struct OfLayer {
     Layout layout = Layout::kAny;  // what its best kernel prefers

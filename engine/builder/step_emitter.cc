@@ -41,10 +41,12 @@ uint32_t StepEmitter::input(ValueId value, size_t place) {
   const bool to_port = direct && place == slots_.place_of_output(*direct);
   const uint32_t from = to_port ? row_major(home) : dense(home);
   const Slot there = slots_[from];
+  const Storage storage =
+      there.storage == Storage::kDataDependent ? Storage::kDataDependent : Storage::kArena;
   const uint32_t here =
       to_port ? plan_.outputs[*direct]
               : slots_.add(fmt::format("{}/{}", info.name, places_[place].device->target()),
-                           there.type, there.strides, Storage::kArena, place);
+                           there.type, there.strides, storage, place);
   add_transfer(from, here);
   return slots_.set_home(value, place, here);
 }

@@ -24,8 +24,8 @@ struct LoadedPlan {
   std::vector<bool> deferred;  // steps with a late operand: prepared while running
   // Steps whose shapes follow from those of their operands, or are found by their kernels.
   std::vector<bool> shaped_by_shapes;
-  // By step of a device other than the CPU: the first step after it that is of the CPU. By step of
-  // the CPU: the step itself.
+  // By step of a device other than the CPU: the first step after it that is of the CPU or late; a
+  // late step is alone, and is not recorded. By step of the CPU: the step itself.
   std::vector<size_t> run_end;
   size_t first_device = 0;  // of the plan's devices among the engine's; the others follow
   std::vector<LoadedPlan> bodies;

@@ -105,7 +105,7 @@ void infer_step(RunState& run, RunMemory& memory, size_t index, ThreadTeam& team
   Facts inferred;
   if (!is_inferred) inferred = infer_outputs(run, step, {});
   const Kernel* kernel = run.loaded.kernels[index].get();
-  if (kernel) state.found = kernel->find(state.inputs, run.stream(run.host()), team);
+  if (kernel) state.found = kernel->find(state.inputs, run.stream(step.device), team);
   if (state.found) inferred = infer_outputs(run, step, state.found->dims);
   for (size_t k = 0; k < step.outputs.size(); ++k)
     set_slot_dims(
@@ -114,7 +114,6 @@ void infer_step(RunState& run, RunMemory& memory, size_t index, ThreadTeam& team
   for (size_t k = 0; k < step.outputs.size(); ++k) take(state.outputs[k], step.outputs[k]);
   if (!kernel) return;
   if (!as_before) prepare_step(run, index, state);
-  memory.ensure_host_workspace(state.prepared->workspace_bytes);
 }
 
 void write_sizes(const RunState& run, const Step& step) {

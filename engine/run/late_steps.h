@@ -13,7 +13,8 @@ void prepare_step(const RunState& run, size_t step, StepState& state);
 void set_slot_dims(RunState& run, RunMemory& memory, uint32_t slot, const Dims& dims);
 
 // Infers the shapes of a step from the values of its operands, which exist by now, or finds them by
-// its kernel, and prepares the kernel for them.
+// its kernel, and prepares the kernel for them. What it reads on the host must have arrived there;
+// its other operands may still be computed on its stream.
 void infer_step(RunState& run, RunMemory& memory, size_t step, ThreadTeam& team);
 
 // Computes a SizeTensor.

@@ -245,15 +245,20 @@ std::vector<uint32_t> symbols_used(const Plan& plan) {
 }
 
 // LoadedPlan::run_end
-std::vector<size_t> run_ends(const Plan& plan) {
+std::vector<size_t> run_ends(const Plan& plan, const std::vector<bool>& deferred) {
   const size_t host = plan.devices.size() - 1;
   std::vector<size_t> ends(plan.steps.size());
   size_t end = plan.steps.size();
   for (size_t i = plan.steps.size(); i-- > 0;) {
-    if (plan.steps[i].device == host) end = i;
-    ends[i] = end;
+    const bool is_elsewhere = plan.steps[i].device != host, joins = is_elsewhere && !deferred[i];
+    if (!joins) end = i;
+    ends[i] = is_elsewhere && !joins ? i + 1 : end;
   }
   return ends;
+}
+
+bool is_data_dependent(const Plan& plan, uint32_t slot) {
+  return slot != kNoSlot && plan.slots[slot].storage == Storage::kDataDependent;
 }
 
 // Kernels have packed copies: the file's pages need not be resident, too. Weights that kernels read
@@ -281,12 +286,9 @@ LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_devi
   loaded.plan = &plan;
   loaded.first_device = first_device;
   loaded.kernels.reserve(plan.steps.size());
-  loaded.run_end = run_ends(plan);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
-    const auto late = [&](uint32_t slot) {
-      return slot != kNoSlot && plan.slots[slot].storage == Storage::kDataDependent;
-    };
+    const auto late = [&](uint32_t slot) { return is_data_dependent(plan, slot); };
     loaded.deferred.push_back(std::any_of(step.inputs.begin(), step.inputs.end(), late) ||
                               std::any_of(step.outputs.begin(), step.outputs.end(), late));
     loaded.shaped_by_shapes.push_back(is_shaped_by_shapes(step));
@@ -296,6 +298,7 @@ LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_devi
                                        : make_kernel(loading, plan, step, *devices[step.device]));
     give_weights_back(loading.file, plan, step);
   }
+  loaded.run_end = run_ends(plan, loaded.deferred);
   for (const Plan& body : plan.bodies) {
     loaded.bodies.push_back(
         load_plan(loading, body, first_device_of(body, loading.devices.size())));

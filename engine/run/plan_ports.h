@@ -15,8 +15,8 @@ namespace anneal {
 // the GPU's and no step of the CPU uses it; then kernels use the memory itself where it is aligned,
 // else a copy. So it does in page-locked memory of the host, from and to which the GPU copies; no
 // recording holds such a copy, because the caller may free the memory and the driver give its
-// address away. Other host memory is staged. A port of a body may be planned for the GPU: it lies in
-// aligned memory of the GPU that it is given, else is staged there.
+// address away. Other host memory is staged. A port of a body may be planned for the GPU: it lies
+// in aligned memory of the GPU that it is given, else is staged there.
 class PlanPorts {
  public:
   PlanPorts(RunState& run, RunMemory& memory);  // which must outlive it

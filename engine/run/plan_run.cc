@@ -27,6 +27,15 @@ void run_transfer(const RunState& run, const Step& step) {
   if (bytes != 0) run.device(step.device).copy(to.data, from.data, bytes, run.stream(step.device));
 }
 
+// Whether values that a run computes, on the host, decide sizes of the step.
+bool is_sized_by_values(const Plan& plan, const Step& step) {
+  for (size_t k = 0; k < step.op_input_count; ++k)
+    if (step.inputs[k] != kNoSlot && is_host_value(step.op, static_cast<int>(k)) &&
+        plan.slots[step.inputs[k]].storage != Storage::kWeight)
+      return true;
+  return false;
+}
+
 // After a failure of the body nothing is in flight.
 template <class Body>
 void with_none_in_flight(DeviceSteps& steps, Body&& body) {
@@ -152,13 +161,16 @@ void PlanRun::run_step(size_t index, ThreadTeam& team) {
   const Kernel* const kernel = state_.loaded.kernels[index].get();
   if (!kernel) return write_sizes(state_, step);
   StepState& state = state_.steps[index];
-  kernel->launch({.inputs = state.inputs,
-                  .outputs = state.outputs,
-                  .prepared = state.prepared.get(),
-                  .workspace = memory_.workspace(step.device),
-                  .stream = state_.stream(step.device),
-                  .team = team,
-                  .found = state.found.get()});
+  kernel->launch(
+      {.inputs = state.inputs,
+       .outputs = state.outputs,
+       .prepared = state.prepared.get(),
+       .workspace = state_.loaded.deferred[index]
+                        ? memory_.late_workspace(step.device, state.prepared->workspace_bytes)
+                        : memory_.workspace(step.device),
+       .stream = state_.stream(step.device),
+       .team = team,
+       .found = state.found.get()});
   state.found.reset();
 }
 
@@ -232,7 +244,9 @@ size_t PlanRun::start_step(size_t index, ThreadTeam& team) {
   const bool copies_port = uses_page_locked(index);
   for (size_t next = index + 1; next < end; ++next)
     if (copies_port || uses_page_locked(next)) end = next;
-  const bool may_record = !is_one_by_one() && !timer_.is_on() && !copies_port;
+  const bool is_late = state_.loaded.deferred[index];
+  if (is_late && is_sized_by_values(state_.plan, state_.plan.steps[index])) device_steps_.wait();
+  const bool may_record = !is_one_by_one() && !timer_.is_on() && !copies_port && !is_late;
   device_steps_.run(index, end, may_record, [&](size_t step) { run_here(step, team); });
   if (is_one_by_one()) device_steps_.wait();
   if (is_one_by_one() && memory_.has_red_zones()) memory_.check_red_zones(index, end);

@@ -14,7 +14,8 @@ RunMemory::RunMemory(RunState& run)
     : run_(run),
       data_dependent_(run.plan.slots.size()),
       arenas_(run.plan.devices.size()),
-      workspaces_(run.plan.devices.size()) {
+      workspaces_(run.plan.devices.size()),
+      late_workspaces_(run.plan.devices.size()) {
   const RunResources& resources = run.resources;
   if (resources.red_zone && run.host() != 0)
     separate_ = std::make_unique<SeparateSlots>(run.plan, resources.devices, resources.streams,
@@ -78,8 +79,17 @@ std::byte* RunMemory::arena_address(size_t slot) const {
 }
 
 std::byte* RunMemory::data_dependent(size_t slot, size_t bytes) {
-  ensure(data_dependent_[slot], bytes);
+  ensure(data_dependent_[slot], bytes, run_.plan.slots[slot].device);
   return data_dependent_[slot]->data();
+}
+
+std::byte* RunMemory::late_workspace(size_t index, size_t bytes) {
+  std::unique_ptr<Buffer>& workspace =
+      index == run_.host() ? workspaces_[index] : late_workspaces_[index];
+  // Steps in flight use the smaller one.
+  if (workspace && workspace->size() < bytes) run_.stream(index).wait();
+  ensure(workspace, bytes, index);
+  return workspace->data();
 }
 
 void RunMemory::check_red_zones(size_t begin, size_t end) {
@@ -96,17 +106,21 @@ void RunMemory::add_to(HeldMemory& held) const {
     return buffer ? buffer->size() : 0;
   };
   for (size_t i = 0; i < arenas_.size(); ++i) {
+    const size_t workspaces = size(workspaces_[i]) + size(late_workspaces_[i]);
     held.arenas += size(arenas_[i]);
-    held.workspaces += size(workspaces_[i]);
+    held.workspaces += workspaces;
     if (i == run_.host()) continue;
     held.gpu_arenas += size(arenas_[i]);
-    held.gpu_workspaces += size(workspaces_[i]);
+    held.gpu_workspaces += workspaces;
   }
   if (separate_) {
     held.arenas += separate_->bytes();
     held.gpu_arenas += separate_->bytes();
   }
-  for (const auto& buffer : data_dependent_) held.late += size(buffer);
+  for (size_t slot = 0; slot < data_dependent_.size(); ++slot) {
+    held.late += size(data_dependent_[slot]);
+    if (run_.plan.slots[slot].device != run_.host()) held.gpu_late += size(data_dependent_[slot]);
+  }
 }
 
 }  // namespace anneal

@@ -28,9 +28,11 @@ class RunMemory {
   // REQUIRES: make_room(run.now)
   std::byte* arena_address(size_t slot) const;
   std::byte* workspace(size_t device) const { return workspaces_[device]->data(); }
-  // Memory of the host for a data-dependent slot, at least `bytes`.
+  // Memory of its device for a data-dependent slot, at least `bytes`.
   std::byte* data_dependent(size_t slot, size_t bytes);
-  void ensure_host_workspace(size_t bytes) { ensure(workspaces_[run_.host()], bytes); }
+  // The workspace of late steps, at least `bytes`. On a device it is one of its own, since
+  // recordings of other steps hold the address of theirs.
+  std::byte* late_workspace(size_t device, size_t bytes);
 
   bool has_red_zones() const { return separate_ != nullptr; }
   void check_red_zones(size_t begin, size_t end);  // after steps [begin, end)
@@ -41,8 +43,8 @@ class RunMemory {
   void check_limit(const BoundShapes& bound) const;
 
   RunState& run_;
-  std::vector<std::unique_ptr<Buffer>> data_dependent_;       // by slot
-  std::vector<std::unique_ptr<Buffer>> arenas_, workspaces_;  // by device
+  std::vector<std::unique_ptr<Buffer>> data_dependent_;                         // by slot
+  std::vector<std::unique_ptr<Buffer>> arenas_, workspaces_, late_workspaces_;  // by device
   std::unique_ptr<SeparateSlots> separate_;  // instead of arenas on devices other than the CPU
 };
 

@@ -8,54 +8,13 @@
 #include "anneal/core/new_tensor.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
+#include "anneal/tests/engine/graphs.h"
 #include "anneal/tests/error_of.h"
 
 namespace anneal::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-// What detectors end with: a mask, its coordinates, and what lies there.
-constexpr std::string_view kMasked = R"txt(
-size N in 1..64 opt 4
-graph masked(x: f32[N,5], k: i64[1], start: i64[1])
-  mask = Pointwise(x) program="(f32)->(bool) lt(0f32,$0)"
-  found = NonZero(mask)
-  tuples = Transpose(found) permutation=[1,0]
-  values = GatherND(x, tuples)
-  dims = ShapeOf(values) start=0 end=1
-  count = Pointwise(dims) program="(i64)->(f32) f32($0)"
-  best, where = TopK(values, k) axis=0 largest=true sorted=true
-  rest = Slice(values, start, i64{1000}, i64{0}, i64{2})
-  doubled = Pointwise(rest) program="(f32)->(f32) mul($0,2f32)"
-  sum = Reduce(values, i64{0}) kind=sum keepdims=false
-  shape = Concat(dims, i64{1}) axis=0
-  column = Reshape(values, shape)
-  joined = Concat(column, column) axis=1
-  return values, count, best, doubled, sum, joined
-)txt";
-
-constexpr std::string_view kDetections = R"txt(
-graph detections(boxes: f32[1,40,4], scores: f32[1,2,40], most: i64[], overlap: f32[])
-  kept = NonMaxSuppression(boxes, scores, most, overlap)
-  index = Slice(kept, i64{2}, i64{3}, i64{1}, i64{1})
-  flat = Reshape(index, i64{-1})
-  of_kept = Gather(boxes, flat) axis=1
-  scaled = Pointwise(of_kept) program="(f32)->(f32) mul($0,100f32)"
-  rows = Pointwise(kept) program="(i64)->(f32) f32($0)"
-  return rows, scaled
-)txt";
-
-constexpr std::string_view kDistinct = R"txt(
-size N in 0..64 opt 4
-graph distinct(x: f32[N])
-  rounded = Pointwise(x) program="(f32)->(f32) floor(mul($0,2f32))"
-  y, first, which, counts = Unique(rounded)
-  often = Pointwise(counts) program="(i64)->(f32) f32($0)"
-  weighted = Pointwise(y, often) program="(f32,f32)->(f32) mul($0,$1)"
-  back = Gather(y, which) axis=0
-  return y, often, weighted, back
-)txt";
 
 void expect_same(ExecutionContext& context, const Engine& engine, std::string_view text,
                  const std::vector<Tensor>& inputs) {

@@ -31,7 +31,7 @@ TEST(SlotAlignment, ComesFromTheBaseAndTheOffset) {
                 view(2, 0),
                 view(0, sizes.symbol("N"))};
   const std::vector<uint32_t> slots = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, kNoSlot};
-  const std::vector<uint32_t> wanted = {64, 64, 0, 0, 0, 64, 8, 2, 32, 0, 0, 0};
+  const std::vector<uint32_t> wanted = {64, 64, 0, 0, 64, 64, 8, 2, 32, 0, 0, 0};
   EXPECT_EQ(alignments_of(plan, slots), wanted);
 }
 

@@ -11,11 +11,11 @@ struct HeldMemory {
   size_t ports = 0;       // outputs that the caller gave no memory for, and staging of ports
   size_t late = 0;        // values whose size a run finds, and those between iterations
   size_t shapes = 0;      // sizes and addresses for the shapes that it keeps
-  // Of arenas and workspaces, the memory of GPUs; everything else is memory of the host.
-  size_t gpu_arenas = 0, gpu_workspaces = 0;
+  // Of arenas, workspaces and late, the memory of GPUs; everything else is memory of the host.
+  size_t gpu_arenas = 0, gpu_workspaces = 0, gpu_late = 0;
 
   size_t sum() const { return arenas + workspaces + ports + late + shapes; }
-  size_t on_gpu() const { return gpu_arenas + gpu_workspaces; }
+  size_t on_gpu() const { return gpu_arenas + gpu_workspaces + gpu_late; }
   HeldMemory& operator+=(const HeldMemory& other) {
     arenas += other.arenas;
     workspaces += other.workspaces;
@@ -24,6 +24,7 @@ struct HeldMemory {
     shapes += other.shapes;
     gpu_arenas += other.gpu_arenas;
     gpu_workspaces += other.gpu_workspaces;
+    gpu_late += other.gpu_late;
     return *this;
   }
 };

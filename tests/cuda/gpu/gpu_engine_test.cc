@@ -174,15 +174,6 @@ TEST(GpuEngine, ShapesComeAndGo) {
   }
 }
 
-TEST(GpuEngine, SizesThatValuesDecideStayOnTheCpu) {
-  const auto engine = gpu_engine(kLateNet);
-  ExecutionContext context(engine);
-  for (const int64_t rows : {2, 5}) {
-    const std::vector<Tensor> inputs = {random_f32({3}, 1), tensor_i64({rows, 3})};
-    expect_near(run(context, *engine, inputs), reference(kLateNet, inputs));
-  }
-}
-
 TEST(GpuEngine, BodiesOfControlFlowRunOnTheCpu) {
   const auto engine = gpu_engine(kBodiesNet);
   ExecutionContext context(engine);
@@ -565,20 +556,15 @@ TEST(GpuPlan, ForgedTransfersAreRefused) {
               HasSubstr("no CPU"));
 }
 
-// Of a step that copies to the device, what it writes made late; of SizeTensor, run elsewhere.
-TEST(GpuPlan, WhatValuesDecideIsRefusedOnADevice) {
+// An output whose size depends on values, and SizeTensor, on the device.
+TEST(GpuPlan, WhatTheCpuMustHaveIsRefusedOnADevice) {
   const auto refusal = [&](std::string_view text, auto&& forge) {
     EngineFile file = build_for(text, {"sm_90"}, kernels_of_matrix_resize());
     forge(file.plans[0]);
     return error_of([&] { static_cast<void>(load_on(file, "cpu")); });
   };
-  EXPECT_THAT(refusal(kMixedNet,
-                      [](Plan& plan) {
-                        for (const Step& step : plan.steps)
-                          if (step.kernel == kTransfer && plan.slots[step.outputs[0]].device == 1)
-                            plan.slots[step.outputs[0]].storage = Storage::kDataDependent;
-                      }),
-              HasSubstr("has a late slot"));
+  EXPECT_THAT(refusal(kLateNet, [](Plan& plan) { plan.slots[plan.outputs[0]].device = 0; }),
+              HasSubstr("\"y\" lies on the wrong device"));
   constexpr std::string_view kSizes = R"txt(
 size N in 1..9 opt 2
 graph sizes(x: f32[N,4])
