@@ -174,7 +174,7 @@ TEST(GpuEngine, ShapesComeAndGo) {
   }
 }
 
-TEST(GpuEngine, BodiesOfControlFlowRunOnTheCpu) {
+TEST(GpuEngine, BodiesOfControlFlowGiveTheResultsOfTheCpu) {
   const auto engine = gpu_engine(kBodiesNet);
   ExecutionContext context(engine);
   const std::vector<Tensor> inputs = {random_f32({3}, 1), random_f32({5, 3}, 2)};

@@ -7,6 +7,7 @@
 #include "anneal/engine/run/c_api.h"
 #include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/stream.h"
+#include "anneal/tests/cuda/gpu/cpu_layer_net.h"
 #include "anneal/tests/cuda/gpu_engine.h"
 #include "anneal/tests/engine/graphs.h"
 #include "anneal/tests/error_of.h"
@@ -142,23 +143,9 @@ TEST(GpuMemory, NeedsNoStaging) {
   EXPECT_LT(with_gpu.memory_bytes(), with_host.memory_bytes());
 }
 
-// A Loop of the CPU reads the input and gives the output.
 TEST(GpuMemory, IsCopiedForStepsOnTheCpu) {
   GpuMemory gpu;
-  const auto engine = gpu_engine(kBodiesNet);
-  ExecutionContext context(engine);
-  const std::vector<Tensor> inputs = {random_f32({3}, 1), random_f32({5, 3}, 2)};
-  const auto on_cpu = make_engine(build_for(kBodiesNet, {"cpu"}), {.device = "cpu"});
-  ExecutionContext of_cpu(on_cpu);
-  const Values wanted = run(of_cpu, *on_cpu, inputs);
-  set_inputs(gpu, context, *engine, inputs);
-  const auto outputs = set_outputs(gpu, context, *engine);
-  for (int run = 0; run < 3; ++run) {
-    context.run();
-    expect_near(read(gpu, outputs), wanted);
-  }
-  EXPECT_THAT(context.run_warnings()[0],
-              AllOf(HasSubstr("\"s\" is copied through host memory"), HasSubstr("the CPU")));
+  expect_runs(gpu, kCpuLayerNet, {random_f32({1, 2, 3, 4, 3, 4}, 1)}, 0, 2);  // x and p
 }
 
 TEST(GpuMemory, IsUsedInPlaceStepByStep) {
