@@ -7,7 +7,6 @@
 #include <cmath>
 #include <vector>
 
-#include "anneal/engine/tune/metric/drop.h"
 #include "anneal/tests/error_of.h"
 #include "anneal/tests/tune/judged_tensors.h"
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "anneal/engine/tune/metric/accuracy.h"
-#include "anneal/engine/tune/metric/drop.h"
 #include "anneal/tests/error_of.h"
 #include "anneal/tests/tune/judged_tensors.h"
 

@@ -43,6 +43,9 @@ TEST(OutOfMemory, IsAnErrorOfFunctionsForSamplesAndMetrics) {
   expect_errors("make_metric", [&] { make_metric("top1", output); });
   expect_errors("mean_metric", [&] { mean_metric("mean", "", [](auto&) { return 1.; }); });
   expect_errors("command_metric", [&] { command_metric("true"); });
+  const std::vector<SampleScore> scores(20, {0.5});
+  const auto metric = mean_metric("mean", "", [](auto&) { return 1.; });
+  expect_errors("drop_of", [&] { drop_of(*metric, scores, scores); });
 }
 
 TEST(OutOfMemory, IsAnErrorOfTexts) {

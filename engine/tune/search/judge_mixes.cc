@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <set>
 
-#include "anneal/engine/tune/metric/drop.h"
 #include "anneal/engine/tune/search/mix_front.h"
 #include "anneal/engine/tune/search/tune_phases.h"
 #include "anneal/engine/tune/search/tune_subject.h"
