@@ -9,6 +9,7 @@
 
 #include "anneal/cli/ablation/pass_families.h"
 #include "anneal/cli/measure/turns.h"
+#include "anneal/engine/onnx/roofline/plan_work.h"
 #include "anneal/optimizer/pipeline/pipeline.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
