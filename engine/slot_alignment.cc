@@ -10,7 +10,7 @@ uint32_t one_alignment(const Plan& plan, uint32_t index) {
   const Slot& slot = plan.slots[index];
   const Slot& base = slot.storage == Storage::kView ? plan.slots[slot.base] : slot;
   const bool is_port = base.storage == Storage::kInput || base.storage == Storage::kOutput;
-  if (is_port && base.device + size_t{1} == plan.devices.size()) return 0;
+  if (is_port && base.device + size_t{1} >= plan.devices.size()) return 0;
   uint32_t alignment = kArenaAlignment;  // devices place weights further apart
   if (slot.storage != Storage::kView) return alignment;
   if (!slot.base_offset.known()) return 0;

@@ -76,6 +76,10 @@ SCAN = model([node("Scan", ["x"], ["y"], "rows") + field(5, field(1, "body") + f
 STRANGE = model([node("NoSuchOperator", ["x"], ["y"], "strange")], [value_info("x", [2])], [value_info("y", [2])])
 
 
+# A warning of builds in int8, on machines whose CPU has none.
+NO_VNNI = "has no VNNI here, so int8 may be as slow as f32"
+
+
 class Command(unittest.TestCase):
     """A folder of its own, and the command run in it."""
 
@@ -90,7 +94,8 @@ class Command(unittest.TestCase):
         told = f"anneal {' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}"
         self.assertEqual(done.returncode, status, told)
         if status == 0 and not says:
-            self.assertEqual(done.stderr, "", told)
+            unexpected = [line for line in done.stderr.splitlines() if NO_VNNI not in line]
+            self.assertEqual(unexpected, [], told)
         if status not in (0, 1):
             lines = done.stderr.rstrip("\n")
             self.assertTrue(lines.startswith("anneal: error: "), told)

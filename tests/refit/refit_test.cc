@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -203,6 +204,20 @@ TEST(Refit, LayersThatTheSelfCheckTookBackStayInF32) {
   EXPECT_EQ(told, 1u);
 }
 
+// A line of a timing cache in which the slowest kernel is the fastest.
+std::string with_slowest_first(const std::string& line) {
+  size_t slowest = std::string::npos;
+  double most = -1;
+  for (size_t at = line.find('=', line.rfind('\t')); at != std::string::npos;
+       at = line.find('=', at + 1)) {
+    const double microseconds = std::strtod(line.c_str() + at + 1, nullptr);
+    if (microseconds > most) most = microseconds, slowest = at;
+  }
+  if (slowest == std::string::npos) return line;
+  const size_t end = line.find(' ', slowest);
+  return line.substr(0, slowest) + "=0.01" + (end == std::string::npos ? "" : line.substr(end));
+}
+
 // Times that no machine measures choose kernels that the table does not.
 TEST(Refit, KernelsThatWereChosenByTimeStay) {
   const std::string cache =
@@ -212,15 +227,13 @@ TEST(Refit, KernelsThatWereChosenByTimeStay) {
   options.timing_cache = cache;
   options.threads = 1;
   build_engine(model(kOld), options);
-  // All but one kernel of each layer get slower.
   std::ifstream from(cache);
   std::string text, line;
-  while (std::getline(from, line)) {
-    const size_t last = line.rfind('=');
-    if (!line.starts_with("#") && last != std::string::npos && line.find('\t') != std::string::npos)
-      line = line.substr(0, last) + "=0.01";
-    text += line + "\n";
-  }
+  while (std::getline(from, line))
+    text +=
+        (line.find('\t') == std::string::npos || line.starts_with("#") ? line
+                                                                       : with_slowest_first(line)) +
+        "\n";
   from.close();
   std::ofstream(cache) << text;
   options.time_kernels = false;
