@@ -106,7 +106,7 @@ struct Plan {
   std::string target;    // "cpu", "cpu:avx512_vnni", "sm_90"
   uint32_t profile = 0;  // index of the ranges of sizes that it is for (engine/profiles.h)
   // Used together, preferred first: Device::target() of each. The last is a CPU: inputs and
-  // outputs lie there, but for ports of bodies. A body has all of them, or the last.
+  // outputs lie there, but for ports of bodies. A body has all devices or the last.
   std::vector<std::string> devices;
   std::string name;  // of the graph
   // Never null. Bodies share the outermost plan's.

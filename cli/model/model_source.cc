@@ -57,7 +57,7 @@ std::vector<Profile> profiles_of(const ShapeFlags& flags) {
   return profiles;
 }
 
-// Axis 0 of the inputs that have the first fixed batch; other open sizes stay as they are.
+// Axis 0 of the inputs that have the first fixed batch; other open sizes do not change.
 Profile with_open_batch(const std::vector<DataInput>& inputs) {
   const auto has_batch = [](const DataInput& input) {
     return input.dims.rank() > 0 && input.dims[0] > 0;

@@ -276,7 +276,7 @@ bool is_shaped_by_shapes(const Step& step) {
   return true;
 }
 
-// The first of the body's devices among those of the engine: it has all of them, or the CPU alone.
+// The first of the body's devices among those of the engine: it has all, or the CPU alone.
 size_t first_device_of(const Plan& body, size_t devices) { return devices - body.devices.size(); }
 
 // first_device: of the plan's among all devices.

@@ -75,7 +75,7 @@ struct RooflinePlan {
 // The plan that the context ran last, at these sizes of its inputs.
 RooflinePlan roofline_plan(const Engine& engine, const ExecutionContext& context,
                            std::span<const Dims> dims);
-// The same of a plan that need not have run, without what its device is.
+// As above, of a plan that need not have run; without a description of its device.
 RooflinePlan roofline_plan(const Plan& plan, std::span<const Tensor> weights,
                            std::span<const Dims> dims);
 // All plans of an engine file, at their opt sizes. Fails as inspect_engine() does, and with

@@ -13,7 +13,7 @@ namespace anneal::cuda {
 namespace {
 
 constexpr int64_t kStateAlignment = 64;
-// A group has so many elements at least.
+// The least number of elements of a group, and the largest number of groups.
 constexpr int64_t kLeastOfGroup = int64_t{4} * kSelectThreads, kMostGroups = 1024;
 
 class SelectingKernel final : public Kernel {

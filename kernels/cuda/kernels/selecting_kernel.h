@@ -12,7 +12,7 @@
 namespace anneal::cuda {
 
 inline constexpr int kSelectThreads = 256;  // of a block
-// The runs into which so many elements are divided. Their counts are copied to the host.
+// The number of runs into which the elements are divided. Their counts are copied to the host.
 int64_t groups_for(int64_t elements);
 
 // The elements of the inputs are divided into groups. `count` stores how many each group gives, the

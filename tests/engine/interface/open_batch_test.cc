@@ -324,7 +324,7 @@ TEST(OpenBatch, InputsShareIt) {
   EXPECT_THAT(error(), HasSubstr("only axis 0, the batch, can be opened"));
   options.profiles = {{.opt = {{"x", {0, 4}}}}};
   EXPECT_THAT(error(), HasSubstr("a batch of 0 rows"));
-  // An input that stays as it is has one row for all.
+  // An input that is not opened has one row for all.
   options.profiles = {{.opt = {{"x", {3, 4}}, {"z", {3, 4}}}}};
   const auto engine = Engine::load(build_engine(OnnxModel(bytes), options).bytes, nullptr);
   EXPECT_EQ(engine->inputs()[2].dims, (Dims{1, 4}));
