@@ -217,10 +217,12 @@ void check_operands_of_bodies(const Plan& plan, const Step& step, SizeTable& siz
                                  const std::vector<uint32_t>& ports) {
     if (index == kNoSlot) return;
     const Slot& slot = plan.slots[index];
+    const bool is_late = plan.slots[base_of(plan, index)].storage == Storage::kDataDependent;
     const bool has_gpu_port =
         operand.port >= 0 && is_on_gpu(body, ports[static_cast<size_t>(operand.port)]);
     if (!is_on_gpu(plan, index) && !has_gpu_port) return;
-    if (operand.is_read || operand.axis != 0 || body.devices.size() != plan.devices.size() ||
+    if ((is_late && is_on_gpu(plan, index)) || operand.is_read || operand.axis != 0 ||
+        body.devices.size() != plan.devices.size() ||
         slot.strides != row_major_strides(slot.type.shape, sizes))
       refuse(fmt::format("step \"{}\" cannot have \"{}\" on a GPU", step.name, slot.name));
   };

@@ -76,8 +76,13 @@ TEST(OnnxBuilder, CalibratesInTheBuildAsInACall) {
   EXPECT_EQ(build_engine(kModel, options).bytes, built.bytes);
   options.precision.ranges = {};
   options.calibration.samples = nullptr;
-  EXPECT_THAT(build_engine(kModel, options).report.warnings,
-              testing::Contains(HasSubstr("set calibration.samples or precision.ranges")));
+  std::vector<std::string> warnings = build_engine(kModel, options).report.warnings;
+  // A CPU without VNNI has one more.
+  std::erase_if(warnings, [](const std::string& warning) {
+    return warning.starts_with("cpu has no VNNI here, so int8 may be as slow as f32");
+  });
+  EXPECT_THAT(warnings,
+              testing::ElementsAre(HasSubstr("set calibration.samples or precision.ranges")));
 }
 
 TEST(OnnxBuilder, BestIsWhatTheTargetsComputeFaster) {
