@@ -538,5 +538,21 @@ TEST(GpuControlFlow, PlansThatMixDevicesAreRefused) {
               HasSubstr("lies on the wrong device"));
 }
 
+// The host copies a result whose size values decide.
+TEST(GpuControlFlow, PlansWithLateResultsOnTheDeviceAreRefused) {
+  EngineFile forged = build_for(kSizes, {test_target()});
+  Plan& plan = forged.plans[0];
+  auto& step = const_cast<Step&>(control_step(plan));
+  const auto transfer = std::ranges::find_if(plan.steps, [&](const Step& each) {
+    return each.kernel == kTransfer && each.inputs == step.outputs;
+  });
+  ASSERT_NE(transfer, plan.steps.end());
+  // The layer writes the copy, which is copied back.
+  std::swap(step.outputs[0], transfer->outputs[0]);
+  transfer->inputs = step.outputs;
+  EXPECT_THAT(error_of([&] { load_on(forged, test_device()); }),
+              HasSubstr("cannot have \"" + plan.slots[step.outputs[0]].name + "\" on a GPU"));
+}
+
 }  // namespace
 }  // namespace anneal::testing
