@@ -18,6 +18,7 @@ inline std::vector<FunctionCounts> emulated_counts(CUstream stream) {
   return emulated_gpu().take_counts(stream);
 }
 inline size_t emulated_live_allocations() { return emulated_gpu().live_allocations(); }
+inline uint64_t emulated_bus_bytes() { return emulated_gpu().bus_bytes(); }
 inline const Compiler& host_compiler(bool counts = false) {
   return counts ? emulated_gpu().counting_compiler : emulated_gpu().compiler;
 }

@@ -517,4 +517,10 @@ size_t emulated_live_allocations() {
   return m.context == nullptr ? 0 : m.context->memory.live();
 }
 
+uint64_t emulated_bus_bytes() {
+  EmulatedMachine& m = machine();
+  const std::lock_guard lock(m.mutex);
+  return m.context == nullptr ? 0 : m.context->bus_bytes;
+}
+
 }  // namespace anneal::cuda

@@ -32,4 +32,7 @@ CUresult emulated_limit_access(CUdeviceptr begin, size_t bytes);
 // Allocations of device memory that were not freed.
 size_t emulated_live_allocations();
 
+// What copies moved between the host and the device so far, in bytes.
+uint64_t emulated_bus_bytes();
+
 }  // namespace anneal::cuda

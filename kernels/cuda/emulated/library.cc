@@ -15,6 +15,7 @@ const anneal::cuda::EmulatedGpu* anneal_emulated_gpu(std::string_view version) {
                                .fault = emulated_fault,
                                .take_counts = emulated_counts,
                                .limit_access = emulated_limit_access,
-                               .live_allocations = emulated_live_allocations};
+                               .live_allocations = emulated_live_allocations,
+                               .bus_bytes = emulated_bus_bytes};
   return version == anneal::version() ? &gpu : nullptr;
 }

@@ -111,6 +111,7 @@ void EmulatedContext::copy(EmulatedStream& stream, CUdeviceptr to, CUdeviceptr f
     if (knows_from && !(is_known(from) && is_whole(from, bytes))) return gone("from", from);
     if (knows_to && !(is_known(to) && is_whole(to, bytes))) return gone("to", to);
     std::memcpy(EmulatedMemory::host(to), EmulatedMemory::host(from), bytes);
+    if (EmulatedMemory::is_device(to) != EmulatedMemory::is_device(from)) bus_bytes += bytes;
     return std::nullopt;
   });
 }

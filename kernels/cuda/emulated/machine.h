@@ -33,6 +33,7 @@ class EmulatedContext {
   BlockRunner runner;
   CUresult error = CUDA_SUCCESS;  // sticky
   std::string fault;
+  uint64_t bus_bytes = 0;  // that copies moved between host and device
 
   // Handles are the addresses of these.
   template <class T>

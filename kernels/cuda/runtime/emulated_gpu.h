@@ -2,6 +2,7 @@
 // tests and holds a compiler driver: a process that never asks for it never loads it.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct EmulatedGpu {
   std::vector<FunctionCounts> (*take_counts)(CUstream);
   CUresult (*limit_access)(CUdeviceptr begin, size_t bytes);
   size_t (*live_allocations)();
+  uint64_t (*bus_bytes)();
 };
 
 // Opens the library the first time. Fails with kDevice if it is not installed, or is of another
