@@ -70,7 +70,7 @@ test-emulated: checks build-asan
 test-emulated-suite: build-release
 	@ctest --preset release -C emulated_suite -R conformance_emulated_suite
 
-# Kernels of AVX-512 on a machine with more, and what the kernels take of each card.
+# The kernels for older CPUs and without oneDNN, and what the kernels take of each card.
 test-asan-rest: checks build-asan
 	@ctest --preset asan-rest -j $(JOBS)
 
@@ -78,9 +78,10 @@ test-asan-rest: checks build-asan
 test-virtual-card: build-release
 	@ctest --preset virtual-card -j $(JOBS)
 
-# Machine code of the plans of five networks at three batch sizes, in f16 and int8, for three architectures.
+# Machine code of the plans of five networks at three batch sizes, in f16 and int8, for three architectures, and
+# what the kernels take on the architectures that `make test` leaves out.
 test-machine-code: build-release machine-code-tools
-	@ctest --preset release -C machine_code -R cuda_machine_code_whole_test
+	@ctest --preset release -C machine_code -R "cuda_machine_code_whole_test|cuda_functions_sm_(86|89|100)_test"
 
 # The sanitizer does not see what libgomp, which oneDNN brings, does to order threads.
 test-tsan: build-tsan
