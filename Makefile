@@ -51,7 +51,9 @@ $(MACHINE_CODE_TOOLS)/ready: tests/cuda/requirements.txt
 
 machine-code-tools: $(MACHINE_CODE_TOOLS)/ready
 
+# Some tests write models and read arrays with Python's onnx and numpy.
 test: checks build-release machine-code-tools
+	@cmake/deps.sh python3-onnx
 	@ctest --preset release -j $(JOBS)
 
 # Each source as a file of its own, which a unity build does not show.

@@ -72,8 +72,11 @@ struct I16Dot : Tile {
   static HWY_INLINE Vector load(const std::byte* p) {
     return hn::LoadU(D(), reinterpret_cast<const int32_t*>(p));
   }
+  // Two numbers at any address of a number.
   static HWY_INLINE Vector broadcast(const std::byte* p) {
-    return hn::Set(D(), *reinterpret_cast<const int32_t*>(p));
+    int32_t pair;
+    std::memcpy(&pair, p, sizeof pair);
+    return hn::Set(D(), pair);
   }
   // The sum of both products of each lane.
   static HWY_INLINE Vector dot(Vector sum, Vector a, Vector b) {
