@@ -52,7 +52,7 @@ $(MACHINE_CODE_TOOLS)/ready: tests/cuda/requirements.txt
 machine-code-tools: $(MACHINE_CODE_TOOLS)/ready
 
 # Some tests write models and read arrays with Python's onnx and numpy.
-test: checks build-release machine-code-tools
+test: checks build-release
 	@cmake/deps.sh python3-onnx
 	@ctest --preset release -j $(JOBS)
 
@@ -80,10 +80,11 @@ test-asan-rest: checks build-asan
 test-virtual-card: build-release
 	@ctest --preset virtual-card -j $(JOBS)
 
-# Machine code of the plans of five networks at three batch sizes, in f16 and int8, for three architectures, and
+# Machine code of seven plans, then of those of five networks at three batch sizes, in f16 and int8, for three architectures, and
 # what the kernels take on the architectures that `make test` leaves out.
 test-machine-code: build-release machine-code-tools
-	@ctest --preset release -C machine_code -R "cuda_machine_code_whole_test|cuda_functions_sm_(86|89|100)_test"
+	@cmake/deps.sh python3-onnx
+	@ctest --preset release -C machine_code -R "cuda_machine_code|cuda_functions_sm_(86|89|100)_test"
 
 # The sanitizer does not see what libgomp, which oneDNN brings, does to order threads.
 test-tsan: build-tsan

@@ -70,7 +70,7 @@ std::optional<int64_t> row_step(const TensorView& view, int first, int columns) 
     const int64_t stride = view.strides[axis];
     if (stride == kUnknownStride || (step && stride != next)) return std::nullopt;
     if (!step) step = stride;
-    next = stride * view.dims[axis];
+    if (__builtin_mul_overflow(stride, view.dims[axis], &next)) return std::nullopt;
   }
   if (!step) return width;
   return *step >= width ? step : std::nullopt;

@@ -50,6 +50,7 @@ const Step& control_step(const Plan& plan) {
 struct StepCounts {
   int64_t transfers = 0, on_cpu = 0;
 };
+// REQUIRES: the inputs of the last run live, which this run reads.
 StepCounts counts_of_run(ExecutionContext& context) {
   StepCounts counts;
   for (const StepTime& time : context.profile()) {
@@ -116,13 +117,13 @@ TEST(GpuControlFlow, BranchesInBranchesStayOnTheDevice) {
   EXPECT_THAT(places(plan, step.outputs), ElementsAre("device"));
   for (const Decision& decision : plan.decisions) EXPECT_NE(decision.stage, kFallback);
   OnCpu on_cpu(kBranches);
+  std::vector<Tensor> inputs;
   ExecutionContext context(engine);
   for (int i = 0; i < 3; ++i)
     for (const int64_t n : {16, 5, 1, 16})
       for (const bool a : {true, false})
         for (const bool b : {true, false}) {
-          const std::vector<Tensor> inputs = {truth(a), truth(b), random_f32({n}, 1),
-                                              random_f32({n}, 2)};
+          inputs = {truth(a), truth(b), random_f32({n}, 1), random_f32({n}, 2)};
           expect_near(run(context, *engine, inputs), on_cpu(inputs));
         }
   const StepCounts counts = counts_of_run(context);
@@ -159,10 +160,10 @@ TEST(GpuControlFlow, ADecoderStaysOnTheDeviceWhicheverBranchRuns) {
   const auto engine = gpu_engine(kCachedDecoder);
   OnCpu on_cpu(kCachedDecoder);
   for (const bool use_cache : {true, false}) {
+    std::vector<Tensor> inputs;
     ExecutionContext context(engine);
     for (uint32_t seed = 1; seed <= 4; ++seed) {
-      const std::vector<Tensor> inputs = {truth(use_cache), random_f32({2, 16}, seed),
-                                          random_f32({8, 16}, seed + 9)};
+      inputs = {truth(use_cache), random_f32({2, 16}, seed), random_f32({8, 16}, seed + 9)};
       expect_near(run(context, *engine, inputs), on_cpu(inputs));
     }
     const StepCounts counts = counts_of_run(context);
