@@ -10,7 +10,7 @@ tools=build/wheel-tools-$("$python" -c 'import sys; print("%d.%d" % sys.version_
 prefix=$PWD/build/wheel/prefix
 raw=build/wheel/raw
 
-cmake/deps.sh python3-venv python3-dev libbz2-dev liblz4-dev liblzma-dev libzstd-dev
+cmake/deps.sh python3-venv python3-dev libbz2-dev liblz4-dev liblzma-dev libzstd-dev >&2  # its output is the path
 if [ ! -f $tools/ready ] || [ python/requirements-wheel.txt -nt $tools/ready ]; then
   "$python" -m venv $tools
   $tools/bin/pip install --quiet --disable-pip-version-check -r python/requirements-wheel.txt
