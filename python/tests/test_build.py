@@ -258,6 +258,15 @@ def test_progress():
         anneal.build(convolution(), progress=broken)
 
 
+@pytest.fixture
+def control_c():
+    """Ctrl-C raises KeyboardInterrupt, though a shell ignores it in what it starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("control_c")
 def test_control_c():
     """A signal that arrives while samples are read cancels the build."""
     def press(progress):
