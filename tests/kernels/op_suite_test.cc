@@ -40,8 +40,6 @@ class OpSuite : public ::testing::TestWithParam<OpCase> {
         if (const auto problem = difference(once.outputs[i], wanted[i], tolerance))
           complain(entry, what, placement, fmt::format("output {}: {}", i, *problem));
       }
-      // The reference is slow, and plain: one placement shows what its threads do.
-      if (is_reference && placement != Placement::kRowMajor) continue;
       options.threads = 2;
       options.tactic = once.tactic;
       const RunResult again = run_layer(entry, layer, *device_, options);

@@ -50,7 +50,7 @@ const Step& control_step(const Plan& plan) {
 struct StepCounts {
   int64_t transfers = 0, on_cpu = 0;
 };
-// REQUIRES: the inputs of the last run live, which this run reads.
+// Runs again. REQUIRES: the tensors that the last run read still exist.
 StepCounts counts_of_run(ExecutionContext& context) {
   StepCounts counts;
   for (const StepTime& time : context.profile()) {
