@@ -8,8 +8,9 @@ constexpr std::string_view kFolding[] = {
     "fold_scale",  "push_transpose", "compose_moves",  "merge_duplicates",
 };
 constexpr std::string_view kVertical[] = {
-    "fold_pad",          "split_conv_transpose", "fuse_normalize",       "fuse_attention",
-    "fuse_pointwise",    "fuse_softmax",         "push_reshape",         "fuse_epilogue",
+    "fold_pad",          "split_conv_transpose", "conv_transpose_to_phases",
+    "fuse_normalize",    "fuse_attention",       "fuse_pointwise",
+    "fuse_softmax",      "push_reshape",         "fuse_epilogue",
     "fuse_reduce_input", "name_activations",     "multiply_reciprocals",
 };
 constexpr std::string_view kHorizontal[] = {"merge_siblings"};

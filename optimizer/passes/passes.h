@@ -40,6 +40,8 @@
   X(fuse_softmax, kInexact, "a Log or TopK after a softmax is fused with it")                     \
   X(push_reshape, kExact, "elementwise layers move before a reshape, next to the normalization")  \
   X(fuse_epilogue, kExact, "elementwise layers become epilogues of the layer before them")        \
+  X(conv_transpose_to_phases, kInexact,                                                           \
+    "transposed convolutions with overlap become convolutions for tensor cores")                  \
   X(fuse_reduce_input, kExact,                                                                    \
     "elementwise layers are fused into the reduction or softmax that reads them")                 \
   X(drop_rounding, kInexact, "16-bit roundings between fused operations are removed")             \

@@ -1,5 +1,5 @@
-// ConvTranspose on CUDA cores: "cuda.conv_transpose.direct". It is a fallback, so that the pass
-// split_conv_transpose makes a Conv of those whose windows do not overlap.
+// ConvTranspose on CUDA cores: "cuda.conv_transpose.direct". It is a fallback, so that the passes
+// split_conv_transpose and conv_transpose_to_phases make convolutions of what they can.
 #include <fmt/format.h>
 
 #include <algorithm>

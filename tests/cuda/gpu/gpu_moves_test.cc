@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 
 #include "anneal/graph/op/infer.h"
@@ -184,6 +185,30 @@ TEST(GpuMoves, AnOverlappingTransposedConvolutionStaysOnTheDevice) {
   for (const int64_t height : {6, 1, 20}) {
     const std::vector<Tensor> inputs = {random_f32({2, 8, height, 7}, 1)};
     expect_near(run(context, *engine, inputs), reference(kOverlapping, inputs));
+  }
+}
+
+// As convolutions of their phases; the open size stays open.
+TEST(GpuMoves, AnOverlappingTransposedConvolutionUsesTensorCores) {
+  for (const Precision half : {Precision::kF16, Precision::kBF16}) {
+    GraphBuildOptions options;
+    options.targets = {test_target()};
+    options.passes.precision.types = {half};
+    const auto engine = load_on(build_text(kOverlapping, options), test_device());
+    EXPECT_THAT(kernels_of(plan_of(*engine), true), Contains("cuda.conv.mma"));
+    EXPECT_THAT(kernels_of(plan_of(*engine), true), Not(Contains("cuda.conv_transpose.direct")));
+    EXPECT_THAT(kernels_of(plan_of(*engine), false), IsEmpty());
+    ExecutionContext context(engine);
+    const float rounding = half == Precision::kF16 ? 0x1p-11F : 0x1p-8F;  // relative
+    for (const int64_t height : {6, 1, 20}) {
+      const std::vector<Tensor> inputs = {random_f32({2, 8, height, 7}, 1)};
+      const auto got = run(context, *engine, inputs).at("y");
+      const auto wanted = reference(kOverlapping, inputs).at("y");
+      ASSERT_EQ(got.size(), wanted.size());
+      // Of up to 32 products, whose operands are rounded.
+      for (size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(got[i], wanted[i], 32 * rounding * (1 + std::abs(wanted[i]))) << i;
+    }
   }
 }
 
