@@ -114,6 +114,49 @@ TEST_P(PackWeights, OfAnotherSizeOrFormTheyAreNot) {
 INSTANTIATE_TEST_SUITE_P(InstructionSets, PackWeights, ::testing::Values("cpu", "cpu:baseline"),
                          [](const auto& info) { return info.param == "cpu" ? "all" : "baseline"; });
 
+// u8 weights of 0 to 15, and one number more at the end, which may be larger.
+std::string quantized_net(int last) {
+  constexpr int kDepth = 1000, kColumns = 48;
+  std::string weights;
+  for (int i = 0; i < kDepth * kColumns - 1; ++i) weights += std::to_string(i * 7 % 16) + ", ";
+  return "graph net(x: f32[2,1000])\n  const w: u8[1000,48] = {" + weights + std::to_string(last) +
+         "}\n  const z: u8[1,1] = {8}\n  const s: f32[1,48] = random(1)\n"
+         "  y = MatMul(x, w, _, z, s)\n  return y\n";
+}
+
+EngineFile quantized_file(int last) {
+  GraphBuildOptions options;
+  options.targets = {"cpu"};
+  EngineFile file = build_text(quantized_net(last), options);
+  ThreadTeam team(1);
+  pack_weights(file, team);
+  return file;
+}
+
+// Of 1000 x 48 weights with a scale and a zero point for each column.
+TEST(PackQuantizedWeights, ThoseNearToEachOtherTakeHalfAByte) {
+  for (const int last : {15, 16}) {
+    EngineFile file = quantized_file(last);
+    ASSERT_EQ(file.packed.size(), 1u) << "the kernel is cpu.matmul.quantized_weights";
+    const double bytes = static_cast<double>(file.packed[0].bytes.bytes().size());
+    EXPECT_NEAR(bytes, last == 15 ? 24'000 : 48'000, 16'000) << "panels of up to 64 columns";
+    const auto run_of = [](const EngineFile& made) {
+      const auto saved = std::make_shared<std::vector<std::byte>>(save(made));
+      const auto engine = make_engine(load_engine_file(*saved, saved), {.device = "cpu"});
+      ExecutionContext context(engine);
+      return run(context, *engine, {random_f32({2, 1000}, 5)}).at("y");
+    };
+    const std::vector<float> ready = run_of(file);
+    file.packed.clear();
+    EXPECT_EQ(run_of(file), ready);
+    const Tensor inputs[] = {random_f32({2, 1000}, 5)};
+    const Graph graph = parse_graph(quantized_net(last));
+    const Tensor wanted = evaluate(graph, {inputs[0]})[0];
+    for (size_t i = 0; i < ready.size(); ++i)
+      ASSERT_NEAR(ready[i], wanted.as<float>()[i], 1e-4 * (1 + std::abs(wanted.as<float>()[i])));
+  }
+}
+
 TEST(PackWeightsThreads, FewerThanNoneAreRefused) {
   EXPECT_NE(error_of([] { result_of(packed_file("cpu"), "cpu", -1); }).find("threads is -1"),
             std::string::npos);

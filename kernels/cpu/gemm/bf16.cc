@@ -20,7 +20,7 @@ namespace {
 #include "anneal/kernels/cpu/gemm/register_epilogue_bf16-inl.h"
 
 struct Bf16Dot : FinishedBf16 {
-  static constexpr int kRows = 14, kVectors = 2, kLanes = 16, kColumnBytes = 4;
+  static constexpr int kRows = 14, kVectors = 2, kLanes = 16, kColumnBits = 32;
   static constexpr bool kScales = false;
   using Vector = __m512;
   using Number = float;

@@ -31,7 +31,7 @@ struct Tile {
 #else
   static constexpr int kRows = 3, kVectors = 4;
 #endif
-  static constexpr int kLanes = HWY_LANES(float), kColumnBytes = 4;
+  static constexpr int kLanes = HWY_LANES(float), kColumnBits = 32;
   static constexpr bool kScales = false;
 };
 
@@ -97,7 +97,7 @@ struct I16Dot : Tile {
 // Quantized weights: what the panels hold becomes the f32 numbers that it stands for.
 template <bool has_zeros>
 struct Weights8Dot : F32Dot {
-  static constexpr int kColumnBytes = 1;
+  static constexpr int kRows = std::min(Tile::kRows, kMostConvertingRows), kColumnBits = 8;
   static constexpr bool kScales = true, kZeros = has_zeros;
   static HWY_INLINE Vector load(const std::byte* p) {
     const hn::Rebind<int8_t, D> bytes;
@@ -110,12 +110,32 @@ struct Weights8Dot : F32Dot {
   }
 };
 
+// Numbers of 4 bits with a sign, two in a byte.
+template <bool has_zeros>
+struct Weights4Dot : Weights8Dot<has_zeros> {
+  using typename F32Dot::D;
+  using typename F32Dot::Vector;
+  static constexpr int kColumnBits = 4;
+  static HWY_INLINE auto load_bytes(const std::byte* p) {
+    const hn::Rebind<int8_t, D> bytes;
+    const hn::Rebind<int32_t, D> integers;
+    return hn::PromoteTo(integers, hn::LoadU(bytes, reinterpret_cast<const int8_t*>(p)));
+  }
+  static HWY_INLINE Vector load_low(const std::byte* p) {
+    return hn::ConvertTo(D(), hn::ShiftRight<28>(hn::ShiftLeft<28>(load_bytes(p))));
+  }
+  static HWY_INLINE Vector load_high(const std::byte* p) {
+    return hn::ConvertTo(D(), hn::ShiftRight<4>(load_bytes(p)));
+  }
+};
+
 #include "anneal/kernels/cpu/gemm/tile-inl.h"
 
 // The lanes of a block's panel, from this column on, as a panel of f32.
 template <class Dot>
 void dequantize_panel(const GemmBlock& block, int64_t column, float* to) {
   constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
+  constexpr int64_t kLaneBytes = kColumns * Dot::kColumnBits / 8;
   const std::byte* from = block.b + column / kColumns * block.panel_stride;
   for (int64_t tap = 0; tap < block.tap_count; ++tap) {
     const int64_t at = tap * block.scales_stride + column;
@@ -124,12 +144,12 @@ void dequantize_panel(const GemmBlock& block, int64_t column, float* to) {
       scales[v] = Dot::load_sum(block.scales + at + v * Dot::kLanes);
       zeros[v] = Dot::kZeros ? Dot::load_sum(block.zeros + at + v * Dot::kLanes) : Dot::zero();
     }
-    for (int64_t lane = 0; lane < block.lanes; ++lane, from += kColumns, to += kColumns) {
+    for (int64_t lane = 0; lane < block.lanes; ++lane, from += kLaneBytes, to += kColumns) {
       __builtin_prefetch(from + block.panel_stride);  // of the next panel
 #pragma GCC unroll 8
       for (int v = 0; v < Dot::kVectors; ++v)
         Dot::store_sum(to + v * Dot::kLanes,
-                       Dot::scaled(Dot::load(from + v * Dot::kLanes), scales[v], zeros[v]));
+                       Dot::scaled(load_columns<Dot>(from, v), scales[v], zeros[v]));
     }
   }
 }
@@ -137,7 +157,7 @@ void dequantize_panel(const GemmBlock& block, int64_t column, float* to) {
 // With few rows, weights are dequantized in registers; with many, all rows read a panel that was
 // dequantized once. Either way every sum is the same chain of the same products.
 template <class Dot>
-void weights8_block_of(const GemmBlock& block) {
+void weights_block_of(const GemmBlock& block) {
   if (block.rows <= Dot::kRows) return gemm_block<Dot>(block);
   constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
   alignas(64) float panel[kBlockLanes * kColumns];
@@ -161,8 +181,12 @@ void weights8_block_of(const GemmBlock& block) {
 }  // namespace
 
 void weights8_block(const GemmBlock& block) {
-  block.zeros == nullptr ? weights8_block_of<Weights8Dot<false>>(block)
-                         : weights8_block_of<Weights8Dot<true>>(block);
+  block.zeros == nullptr ? weights_block_of<Weights8Dot<false>>(block)
+                         : weights_block_of<Weights8Dot<true>>(block);
+}
+void weights4_block(const GemmBlock& block) {
+  block.zeros == nullptr ? weights_block_of<Weights4Dot<false>>(block)
+                         : weights_block_of<Weights4Dot<true>>(block);
 }
 void f32_block(const GemmBlock& block) { gemm_block<F32Dot>(block); }
 void i16_block(const GemmBlock& block) { gemm_block<I16Dot>(block); }
@@ -217,10 +241,11 @@ GemmKernels f32_gemm(Isa isa) {
   return kernels;
 }
 
-GemmKernels weights8_gemm(Isa isa) {
+GemmKernels weights_gemm(Isa isa, bool in_4_bits) {
   GemmKernels kernels = f32_gemm(isa);
-  kernels.kind = GemmKind::kWeights8;
-  kernels.block = ANNEAL_BY_ISA(isa, weights8_block);
+  kernels.kind = in_4_bits ? GemmKind::kWeights4 : GemmKind::kWeights8;
+  kernels.block =
+      in_4_bits ? ANNEAL_BY_ISA(isa, weights4_block) : ANNEAL_BY_ISA(isa, weights8_block);
   return kernels;
 }
 
@@ -244,6 +269,7 @@ bool GemmKernels::reads(DataType storage) const {
   switch (kind) {
     case GemmKind::kF32:
     case GemmKind::kWeights8:
+    case GemmKind::kWeights4:
       return storage == DataType::kF32;
     case GemmKind::kU8S8:
       return storage == DataType::kU8;

@@ -245,37 +245,52 @@ void copy_group(const PackSource& source, int64_t first, int64_t width, int64_t 
   }
 }
 
-// Subtracts the zero point of the column and group from the weights if the result has 8 bits. Else
-// the difference to the middle of their type stays as a zero point, which f32 numbers subtract
-// exactly.
-void pack_weights8(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
-                   std::byte* base, std::byte* to) {
+// A panel's row in 4 bits: the second half of the columns in the high halves of the bytes.
+void pack_halves(const uint8_t* row, int64_t columns, uint8_t* to) {
+  const int64_t half = columns / 2;
+  for (int64_t i = 0; i < half; ++i)
+    to[i] = static_cast<uint8_t>((row[i] & 15) | row[half + i] << 4);
+}
+
+// Subtracts the zero point of the column and group from the weights if the result has the bits of
+// the panel. Else the rest stays as a zero point, which f32 numbers subtract exactly.
+// REQUIRES: the weights of a group are as near to each other as these bits allow.
+void pack_weights(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+                  std::byte* base, std::byte* to) {
   constexpr int kMostColumns = 64;
   int16_t low[kMostColumns], high[kMostColumns];
   uint8_t taken[kMostColumns];
   check(layout.tile_columns <= kMostColumns, "a panel's columns fit");
   auto* scales = reinterpret_cast<float*>(base + layout.sums_offset()) + first;
   auto* zeros = reinterpret_cast<float*>(base + layout.zeros_offset()) + first;
+  const bool in_4_bits = layout.kind == GemmKind::kWeights4;
+  const int least = in_4_bits ? -8 : -128, most = -least - 1;
   const bool is_signed = source.dtype == DataType::kI8;
+  const auto copy = is_signed ? copy_group<int8_t> : copy_group<uint8_t>;
+  // Of 4 bits the bytes are made first.
+  std::vector<uint8_t> bytes(in_4_bits ? static_cast<size_t>(layout.group * layout.tile_columns)
+                                       : 0);
+  auto* out = reinterpret_cast<uint8_t*>(to);
   for (int64_t group = 0; group < layout.groups(); ++group) {
-    const auto copy = is_signed ? copy_group<int8_t> : copy_group<uint8_t>;
-    copy(source, first, width, group * layout.group, layout.group, layout.tile_columns, to, low,
-         high);
+    uint8_t* row = in_4_bits ? bytes.data() : out;
+    copy(source, first, width, group * layout.group, layout.group, layout.tile_columns,
+         reinterpret_cast<std::byte*>(row), low, high);
     std::fill_n(scales, layout.tile_columns, 0.0F);
     std::fill_n(zeros, layout.tile_columns, 0.0F);
     for (int64_t i = 0; i < width; ++i) {
       const int64_t at = group * source.scale_group_stride + (first + i) * source.scale_stride;
       const int32_t zero = source.zero == nullptr ? 0 : load_8bit(source.dtype, source.zero + at);
-      const bool fits = low[i] - zero >= -128 && high[i] - zero <= 127;
-      const int32_t take = fits ? zero : is_signed ? 0 : 128;
+      const bool fits = low[i] - zero >= least && high[i] - zero <= most;
+      const int32_t take = fits ? zero : in_4_bits ? low[i] - least : is_signed ? 0 : 128;
       taken[i] = static_cast<uint8_t>(take);
       scales[i] = source.scale[at];
       zeros[i] = static_cast<float>(zero - take);
     }
-    auto* out = reinterpret_cast<uint8_t*>(to);
-    for (int64_t k = 0; k < layout.group; ++k, out += layout.tile_columns)
-      for (int64_t i = 0; i < width; ++i) out[i] = static_cast<uint8_t>(out[i] - taken[i]);
-    to = reinterpret_cast<std::byte*>(out);
+    for (int64_t k = 0; k < layout.group; ++k, row += layout.tile_columns) {
+      for (int64_t i = 0; i < width; ++i) row[i] = static_cast<uint8_t>(row[i] - taken[i]);
+      if (in_4_bits) pack_halves(row, layout.tile_columns, out);
+      out += layout.lane_bytes();
+    }
     scales += layout.padded_columns(), zeros += layout.padded_columns();
   }
 }
@@ -337,7 +352,8 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
       }
       return pack_bf16(layout, source, first, width, out);
     case GemmKind::kWeights8:
-      return pack_weights8(layout, source, first, width, to, out);
+    case GemmKind::kWeights4:
+      return pack_weights(layout, source, first, width, to, out);
     case GemmKind::kI16:
       return pack_i16(layout, source, first, width, out);
     case GemmKind::kU8S8: {
@@ -382,7 +398,7 @@ GemmBlocks::GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t
   // too, until the epilogue has read them.
   static constexpr int64_t kColumns = 512;
   // The conversion of a panel to f32 serves more rows, of fewer lanes (kCachedLanes).
-  const int64_t row_tiles = kernels.kind == GemmKind::kWeights8 ? 16 : 8;
+  const int64_t row_tiles = has_quantized_weights(kernels.kind) ? 16 : 8;
   const int64_t height = kernels.tile_rows, width = kernels.tile_columns;
   rows = std::clamp<int64_t>(m, 1, height * row_tiles);
   columns = std::min(std::max<int64_t>(ceil_div(n, width), 1) * width,
@@ -395,7 +411,8 @@ GemmBlocks::GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t
   row_blocks = std::max<int64_t>(ceil_div(m, rows), 1);
   column_blocks = std::max<int64_t>(ceil_div(n, columns), 1);
   rows = ceil_div(m, row_blocks);  // of nearly equal height
-  const bool is_dequantized = kernels.kind == GemmKind::kWeights8 && rows > height;
+  const bool is_dequantized =
+      has_quantized_weights(kernels.kind) && rows > std::min<int64_t>(height, kMostConvertingRows);
   const int64_t most = is_dequantized ? kCachedLanes : kBlockLanes;
   lanes = ceil_div(all_lanes, std::max<int64_t>(ceil_div(all_lanes, most), 1));
 }

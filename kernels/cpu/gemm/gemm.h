@@ -20,7 +20,7 @@ namespace anneal::cpu {
 
 GemmKernels f32_gemm(Isa isa);
 GemmKernels int8_gemm(Isa isa);
-GemmKernels weights8_gemm(Isa isa);
+GemmKernels weights_gemm(Isa isa, bool in_4_bits);  // f32 by quantized weights
 // The kernels for operands of that type: f32, f16, bf16 or 8 bits.
 GemmKernels gemm_of(DataType operands, Isa isa);
 
@@ -51,10 +51,10 @@ struct BlockSums {
   int32_t* rows = nullptr;
   const int32_t* columns = nullptr;
   bool has_b_zero = false;
-  // kWeights8: of the block's first column, in the first group; zeros may be null.
+  // Quantized weights: of the block's first column, in the first group; zeros may be null.
   const float *scales = nullptr, *zeros = nullptr;
 
-  // kWeights8: of the columns from this one on.
+  // Quantized weights: of the columns from this one on.
   BlockSums from_column(int64_t column) const {
     BlockSums part = *this;
     if (scales != nullptr) part.scales += column;

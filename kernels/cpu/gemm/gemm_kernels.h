@@ -3,9 +3,9 @@
 //
 // A left-hand side is rows of 32-bit lanes: one f32, two bf16 or i16, or four u8 that follow each
 // other along k. A right-hand side is packed into panels of as many columns as a register tile has;
-// a panel holds, for each lane along k, that lane of every column. Quantized weights (kWeights8)
-// have one byte of each column there; groups of lanes have a scale and a zero point for each
-// column.
+// a panel holds, for each lane along k, that lane of every column. Quantized weights (kWeights8
+// and kWeights4) have a byte or half a byte of each column there; groups of lanes have a scale and
+// a zero point for each column.
 //
 // Every sum is one chain of additions in the order of k, however the work is cut.
 #pragma once
@@ -33,8 +33,8 @@ struct GemmBlock {
   // piece from the row; null: the pieces follow each other.
   const int64_t* taps = nullptr;
   int64_t tap_count = 1;
-  // kWeights8: one number per column of the first piece, padded to whole panels; those of the next
-  // piece follow scales_stride numbers later. zeros is null: no column has a zero point.
+  // Quantized weights: one number per column of the first piece, padded to whole panels; those of
+  // the next piece follow scales_stride numbers later. zeros is null: no column has a zero point.
   const float *scales = nullptr, *zeros = nullptr;
   int64_t scales_stride = 0;
   bool accumulate = false;
@@ -48,6 +48,9 @@ constexpr int64_t kRegisterColumns = 16;
 constexpr int64_t kBlockLanes = 512;  // of a block of GemmBlocks
 // Lanes of a panel that becomes f32, in half of the first-level cache.
 constexpr int64_t kCachedLanes = 128;
+// Rows of a tile whose quantized weights become f32 in registers, at most; more rows read a panel
+// that was converted once. Tiles of each height are code of their own.
+constexpr int kMostConvertingRows = 4;
 
 enum class GemmKind : uint8_t {
   kF32,       // f32 * f32
@@ -55,7 +58,11 @@ enum class GemmKind : uint8_t {
   kU8S8,      // quads of u8 * s8: zero points are accounted for afterwards
   kBf16,      // pairs of bf16, with sums of f32: gemm/bf16.h
   kWeights8,  // f32 * (s8 - zero) * scale, bit-equal to f32 * f32 after Dequantize
+  kWeights4,  // f32 * (s4 - zero) * scale, likewise
 };
+constexpr bool has_quantized_weights(GemmKind kind) {
+  return kind == GemmKind::kWeights8 || kind == GemmKind::kWeights4;
+}
 
 // One instruction set's way to compute blocks.
 struct GemmKernels {
@@ -90,7 +97,7 @@ struct PackLayout {
   int64_t k = 0, n = 0, tap = 0;
   GemmKind kind = GemmKind::kF32;
   int tile_columns = 1, elements_per_lane = 1;
-  int64_t group = 0;  // kWeights8: lanes that share a scale, a divisor of k
+  int64_t group = 0;  // of quantized weights: lanes that share a scale, a divisor of k
 
   int64_t tap_lanes() const { return ceil_div(tap, elements_per_lane); }
   int64_t lanes() const { return tap == 0 ? 0 : k / tap * tap_lanes(); }
@@ -98,11 +105,14 @@ struct PackLayout {
   int64_t place(int64_t i) const { return i / tap * tap_lanes() * elements_per_lane + i % tap; }
   int64_t panels() const { return ceil_div(n, tile_columns); }
   int64_t padded_columns() const { return panels() * tile_columns; }
-  int64_t lane_bytes() const { return tile_columns * (kind == GemmKind::kWeights8 ? 1 : 4); }
+  int64_t lane_bytes() const {
+    if (kind == GemmKind::kWeights4) return tile_columns / 2;
+    return tile_columns * (kind == GemmKind::kWeights8 ? 1 : 4);
+  }
   int64_t panel_bytes() const { return lanes() * lane_bytes(); }
   int64_t groups() const { return group == 0 ? 0 : lanes() / group; }
-  // Behind the panels: sums of the columns (i32), which only kU8S8 uses; of kWeights8 the scales of
-  // each group (f32, for each column), then the zero points likewise.
+  // Behind the panels: sums of the columns (i32), which only kU8S8 uses; of quantized weights the
+  // scales of each group (f32, for each column), then the zero points likewise.
   int64_t sums_offset() const { return panels() * panel_bytes(); }
   int64_t zeros_offset() const { return sums_offset() + groups() * padded_columns() * 4; }
   size_t bytes() const;      // a multiple of 64
@@ -118,7 +128,7 @@ struct PackSource {
   // kI16 subtracts them; null: zero. Stride 0: one for all columns.
   const std::byte* zero = nullptr;
   int64_t zero_stride = 0;
-  // kWeights8: scales of f32. Zero points lie as scales do.
+  // Of quantized weights: scales of f32. Zero points lie as scales do.
   const float* scale = nullptr;
   int64_t scale_stride = 0, scale_group_stride = 0;
 };

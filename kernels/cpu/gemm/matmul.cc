@@ -1,5 +1,6 @@
 // MatMul by packed panels and register tiles:
-//   cpu.matmul.quantized_weights   of f32 by constant weights of 8 bits, which stay so in memory
+//   cpu.matmul.quantized_weights   of f32 by constant weights of 8 bits, which stay so in memory;
+//                                  in 4 bits if no two weights differ by more than 15
 //   cpu.matmul.packed              all others
 #include <algorithm>
 #include <cstring>
@@ -55,6 +56,29 @@ struct DirectOutput {
   BatchOffsets batch;
 };
 
+// Whether no two of the numbers differ by more than 15.
+template <class T>
+bool fit_4_bits(std::span<const T> numbers) {
+  constexpr size_t kAtOnce = 4096;  // a fixed number, so that compilers use vectors
+  T low = numbers[0], high = numbers[0];
+  for (; numbers.size() >= kAtOnce && high - low <= 15; numbers = numbers.subspan(kAtOnce))
+    for (size_t i = 0; i < kAtOnce; ++i) {
+      low = std::min(low, numbers[i]);
+      high = std::max(high, numbers[i]);
+    }
+  if (high - low > 15) return false;
+  for (const T number : numbers) {
+    low = std::min(low, number);
+    high = std::max(high, number);
+  }
+  return high - low <= 15;
+}
+
+bool fit_4_bits(const Tensor& weights) {
+  return weights.dtype() == DataType::kI8 ? fit_4_bits(weights.as<int8_t>())
+                                          : fit_4_bits(weights.as<uint8_t>());
+}
+
 struct PreparedMatMul final : PreparedKernel {
   explicit PreparedMatMul(Epilogues::Spaces made) : spaces(std::move(made)) {}
   Epilogues::Spaces spaces;
@@ -80,7 +104,7 @@ class PackedMatMul final : public Kernel {
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         int8_(is_8bit(request.inputs[0].type.dtype)),
         group_(scale_group(op, request)),
-        kernels_(group_ > 0 ? weights8_gemm(isa_of(request.device))
+        kernels_(group_ > 0 ? weights_gemm(isa_of(request.device), in_4_bits(op, request))
                             : gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         epilogues_(std::move(epilogues)) {
@@ -107,6 +131,22 @@ class PackedMatMul final : public Kernel {
       has_zeros_ = std::any_of(zeros, zeros + layout.groups() * layout.padded_columns(),
                                [](float number) { return number != 0; });
     }
+  }
+
+  // Whether quantized weights are packed in 4 bits. A file that has them packed spares reading
+  // them.
+  static bool in_4_bits(const MatMul& op, const Request& request) {
+    const Tensor& weights = *request.inputs[1].constant;
+    if (request.packed != nullptr) {
+      const int depth = op.transpose_b ? 1 : 0;
+      for (const bool in_4_bits : {true, false}) {
+        PackLayout layout(weights_gemm(isa_of(request.device), in_4_bits), weights.dims()[depth],
+                          weights.dims()[1 - depth]);
+        layout.group = scale_group(op, request);
+        if (request.packed->find(layout.form(), layout.bytes())) return in_4_bits;
+      }
+    }
+    return fit_4_bits(weights);
   }
 
   // How many rows of quantized weights share a scale; 0 of other weights.
@@ -307,7 +347,7 @@ class PackedMatMul final : public Kernel {
     const DataType dtype = args.inputs[0].dtype;
     const auto size = static_cast<int64_t>(size_of(dtype));
     a += k * p.a_k * size;
-    if (kernels_.kind == GemmKind::kF32 || kernels_.kind == GemmKind::kWeights8) {
+    if (kernels_.kind == GemmKind::kF32 || has_quantized_weights(kernels_.kind)) {
       const TapePort port{const_cast<std::byte*>(a), 0, p.a_row, p.a_k};
       return load_(dtype, port, to, p.a_pitch / 4, rows, count);
     }

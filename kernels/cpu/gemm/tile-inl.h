@@ -1,14 +1,28 @@
 // Blocks of a matrix product from register tiles. Included inside a namespace that is compiled for
 // one instruction set, by files that define there, for each kind of lane, a struct Dot:
 //   using Vector, Number (f32 or i32); kRows, kVectors, kLanes (per vector);
-//   kColumnBytes: of one lane of a column of b;
-//   zero(), load(p), broadcast(p), dot(sum, a, b), load_sum(p), store_sum(p, sum);
+//   kColumnBits: of one lane of a column of b;
+//   zero(), load(p), broadcast(p), dot(sum, a, b), load_sum(p), store_sum(p, sum); with 4 bits
+//   load_low(p) and load_high(p) in place of load(p);
 //   kFinishes: whether finish_tile<Dot>() (gemm/register_epilogue-inl.h) can follow;
 //   kScales: whether the loaded elements of b have scales, and scaled(loaded, scale, zero).
 
 // The prefetch distance in the panels, which are consecutive: with AVX-512 some 500 cycles of work,
 // as long as a line takes from memory. The processor itself does not fetch beyond a page of 4 KiB.
 constexpr int64_t kPrefetchBytes = 8192;
+
+// Vector v of a panel's row. With 4 bits the columns of the second half of the row lie in the high
+// halves of the bytes of the first.
+template <class Dot>
+typename Dot::Vector load_columns(const std::byte* row, int v) {
+  if constexpr (Dot::kColumnBits == 4) {
+    constexpr int kHalf = Dot::kVectors / 2;
+    return v < kHalf ? Dot::load_low(row + v * Dot::kLanes)
+                     : Dot::load_high(row + (v - kHalf) * Dot::kLanes);
+  } else {
+    return Dot::load(row + v * Dot::kLanes * Dot::kColumnBits / 8);
+  }
+}
 
 // One tile of a block.
 template <class Number>
@@ -28,7 +42,7 @@ void gemm_tile(const GemmBlock& block, const TilePlace<typename Dot::Number>& ti
   static_assert(kPanels == 1 || kUsed == Dot::kVectors);
   constexpr int kVectors = kUsed * kPanels;
   constexpr int kLanes = Dot::kLanes;
-  constexpr int kRowBytes = Dot::kVectors * kLanes * Dot::kColumnBytes;  // of a panel
+  constexpr int kRowBytes = Dot::kVectors * kLanes * Dot::kColumnBits / 8;  // of a panel
   // Three rows to a pointer, which x86 addresses as base, base + stride, base + 2 * stride.
   constexpr int kPointers = (kRows + 2) / 3;
   const std::byte* b = tile.b;
@@ -74,7 +88,7 @@ void gemm_tile(const GemmBlock& block, const TilePlace<typename Dot::Number>& ti
       }
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v)
-        columns[v] = Dot::load(panels[v / kUsed] + v % kUsed * kLanes * Dot::kColumnBytes);
+        columns[v] = load_columns<Dot>(panels[v / kUsed], v % kUsed);
       if constexpr (Dot::kScales) {
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v)

@@ -15,7 +15,7 @@ namespace anneal::cpu {
 namespace {
 
 struct U8S8Dot {
-  static constexpr int kRows = 14, kVectors = 2, kLanes = 16, kColumnBytes = 4;
+  static constexpr int kRows = 14, kVectors = 2, kLanes = 16, kColumnBits = 32;
   static constexpr bool kScales = false;
   using Vector = __m512i;
   using Number = int32_t;
