@@ -11,6 +11,7 @@
 #include <random>
 #include <string_view>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/isa.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"

@@ -58,8 +58,6 @@ using Dims = PerAxis<int64_t>;  // sizes or strides, in elements
 int64_t count(const Dims& dims);
 // Strides of dense row-major memory, in elements: the last axis varies fastest.
 Dims row_major_strides(const Dims& dims);
-// Strides of dense channels-last memory (NHWC for [N,C,H,W]); row-major below rank 3.
-Dims channels_last_strides(const Dims& dims);
 std::string to_string(const Dims& dims);  // "[1,3,224,224]"
 
 }  // namespace anneal

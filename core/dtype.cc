@@ -1,6 +1,5 @@
 #include "anneal/core/dtype.h"
 
-#include <array>
 #include <iterator>
 #include <string>
 
@@ -23,18 +22,13 @@ constexpr Row kRows[] = {
 };
 constexpr size_t kRowCount = std::size(kRows);
 
-constexpr auto kAllTypes = [] {
-  std::array<DataType, kRowCount> all{};
-  for (size_t i = 0; i < kRowCount; ++i) all[i] = kRows[i].dtype;
-  return all;
-}();
-
 constexpr bool rows_are_in_order() {
   for (size_t i = 0; i < kRowCount; ++i)
     if (static_cast<size_t>(kRows[i].dtype) != i + 1) return false;
   return true;
 }
 static_assert(rows_are_in_order(), "row_of() indexes by value");
+static_assert(kRows[kRowCount - 1].dtype == DataType::kString, "all_dtypes() ends there");
 
 const Row& row_of(DataType dtype) {
   const size_t index = static_cast<size_t>(dtype) - 1;
@@ -47,15 +41,7 @@ const Row& row_of(DataType dtype) {
 
 }  // namespace
 
-std::span<const DataType> all_dtypes() { return kAllTypes; }
-
 std::string_view to_string(DataType dtype) { return row_of(dtype).name; }
-
-std::optional<DataType> dtype_from_name(std::string_view name) {
-  for (const Row& row : kRows)
-    if (row.name == name) return row.dtype;
-  return std::nullopt;
-}
 
 size_t size_of(DataType dtype) {
   const Row& row = row_of(dtype);

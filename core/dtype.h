@@ -2,8 +2,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string_view>
 
 namespace anneal {
@@ -26,9 +24,7 @@ enum class DataType : uint8_t {
   kString = 14,  // values of a model may be strings, tensors may not
 };
 
-std::span<const DataType> all_dtypes();                          // in the order of their values
-std::string_view to_string(DataType dtype);                      // "f32"
-std::optional<DataType> dtype_from_name(std::string_view name);  // nullopt if there is none
-size_t size_of(DataType dtype);  // bytes of one element. REQUIRES: not kString
+std::string_view to_string(DataType dtype);  // "f32"
+size_t size_of(DataType dtype);              // bytes of one element. REQUIRES: not kString
 
 }  // namespace anneal

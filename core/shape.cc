@@ -60,19 +60,6 @@ Dims row_major_strides(const Dims& dims) {
   return strides;
 }
 
-Dims channels_last_strides(const Dims& dims) {
-  if (dims.rank() < 3) return row_major_strides(dims);
-  Dims strides = dims;
-  strides[1] = 1;
-  int64_t stride = times(1, dims[1], dims);
-  for (int axis = dims.rank() - 1; axis >= 0; --axis) {
-    if (axis == 1) continue;
-    strides[axis] = stride;
-    stride = times(stride, dims[axis], dims);
-  }
-  return strides;
-}
-
 std::string to_string(const Dims& dims) {
   std::string text = "[";
   for (int axis = 0; axis < dims.rank(); ++axis) {

@@ -23,10 +23,6 @@ bool is_row_major(const ConstTensorView& view) {
   return is_empty(view.dims) || same_layout(view, row_major_strides(view.dims));
 }
 
-bool is_channels_last(const ConstTensorView& view) {
-  return is_empty(view.dims) || same_layout(view, channels_last_strides(view.dims));
-}
-
 namespace detail {
 
 void check_span(DataType wanted, DataType dtype, const Dims& dims, const Dims& strides,

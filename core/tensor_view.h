@@ -103,8 +103,7 @@ struct ConstTensorView {
   }
 };
 
-bool is_row_major(const ConstTensorView& view);      // dense; axes of size 1 may have any stride
-bool is_channels_last(const ConstTensorView& view);  // dense, axis 1 fastest
+bool is_row_major(const ConstTensorView& view);  // dense; axes of size 1 may have any stride
 // A view of dense row-major memory.
 inline TensorView row_major_view(DataType dtype, const Dims& dims, std::byte* data) {
   return {dtype, dims, row_major_strides(dims), data};

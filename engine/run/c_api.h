@@ -63,11 +63,7 @@ typedef enum {
 } anneal_dtype; /* the type of an element */
 
 /* Where memory is. An engine on a GPU takes dense row-major memory of that GPU, too. */
-typedef enum {
-  ANNEAL_HOST = 0,
-  ANNEAL_PINNED_HOST = 1,
-  ANNEAL_CUDA = 2,
-} anneal_memory_kind;
+typedef enum { ANNEAL_HOST = 0, ANNEAL_PINNED_HOST = 1, ANNEAL_CUDA = 2 } anneal_memory_kind;
 
 /* Memory of the caller, or of a context. */
 typedef struct {
@@ -96,24 +92,21 @@ typedef struct {
   int64_t default_dims[ANNEAL_MAX_RANK];
 } anneal_tensor_info;
 
-/* The shape of an input, by name. */
 typedef struct {
   uint64_t size; /* sizeof(anneal_input_shape) */
   const char* name;
   int32_t rank;
   int64_t dims[ANNEAL_MAX_RANK];
-} anneal_input_shape;
+} anneal_input_shape; /* the shape of an input, by name */
 
 typedef struct anneal_engine anneal_engine;   /* a loaded engine */
 typedef struct anneal_context anneal_context; /* the memory and bindings of one inference */
 typedef struct anneal_stream anneal_stream;   /* a queue of runs in order */
+typedef struct anneal_memory anneal_memory;   /* memory of a GPU, or page-locked memory */
 
 const char* anneal_version(void); /* of the library that is running: "0.1.0" */
 
-typedef enum {
-  ANNEAL_INFO = 0,
-  ANNEAL_WARNING = 1,
-} anneal_severity; /* of a message */
+typedef enum { ANNEAL_INFO = 0, ANNEAL_WARNING = 1 } anneal_severity; /* of a message */
 /* Takes one sentence. Any thread may call it, and several at once. */
 typedef void (*anneal_log)(void* argument, anneal_severity severity, const char* text);
 
@@ -183,8 +176,7 @@ typedef struct {
 anneal_code anneal_context_make(const anneal_engine* engine, const anneal_context_options* options,
                                 anneal_context** context, anneal_error* error); /* keeps engine */
 void anneal_context_free(anneal_context* context); /* waits for its run; null is allowed */
-/* The caller keeps the memory valid until the last run that reads it. Any strides. Null memory:
- * unsets the input. */
+/* Any strides. It must stay valid until the last run that reads it. Null: unsets the input. */
 anneal_code anneal_context_set_input(anneal_context* context, const char* name,
                                      const anneal_tensor* memory, anneal_error* error);
 /* Optional. All inputs without a default value must be set before. Null memory: unsets it. */
@@ -210,6 +202,15 @@ anneal_code anneal_stream_from_cuda(void* custream, anneal_stream** stream, anne
 anneal_code anneal_stream_wait(anneal_stream* stream, anneal_error* error);
 void anneal_stream_free(anneal_stream* stream); /* waits for its runs; null is allowed */
 
+/* Memory of a GPU ("cuda", "cuda:1", "emulated"; null: "cuda") or page-locked memory of the host
+ * for its copies. Not initialised, aligned to 64 bytes. All three functions are thread-safe. */
+anneal_code anneal_memory_make(anneal_memory_kind kind, uint64_t bytes, const char* gpu,
+                               anneal_memory** memory, void** data, anneal_error* error);
+void anneal_memory_free(anneal_memory* memory); /* no run may use it; null is allowed */
+/* Copies all elements to memory of the same type and dims, and waits. Memory of a GPU, dense and
+ * row-major, is copied after the work on its default stream, not after that of other streams. */
+anneal_code anneal_copy(const anneal_tensor* to, const anneal_tensor* from, anneal_error* error);
+
 /* Starts a run and returns. Until anneal_context_wait() every call with the context fails, except
  * anneal_context_is_done() and anneal_context_free(). inputs_read(argument) is called once,
  * from any thread, when the inputs may be written again; it must not call this interface. It may be
@@ -223,13 +224,12 @@ anneal_code anneal_context_wait(anneal_context* context, anneal_error* error);
 anneal_code anneal_context_is_done(const anneal_context* context, int32_t* done,
                                    anneal_error* error);
 
-/* The time of one step of a run. */
 typedef struct {
   uint64_t size;             /* sizeof(anneal_step_time) */
   const char *step, *kernel; /* valid until the next profile of the context */
   double microseconds;
-  int64_t times; /* how often it ran */
-} anneal_step_time;
+  int64_t times;    /* how often it ran */
+} anneal_step_time; /* the time of one step of a run */
 /* As anneal_context_run(), and writes the times of the first `capacity` steps. *count is the number
  * of all steps. times may be null if capacity is 0. All structs have the size of the first. */
 anneal_code anneal_context_profile(anneal_context* context, anneal_step_time* times,

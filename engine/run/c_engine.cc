@@ -27,6 +27,9 @@ struct anneal_context {
 struct anneal_stream {
   anneal::Stream stream;
 };
+struct anneal_memory {
+  std::shared_ptr<std::byte> data;
+};
 
 // A struct's name, for errors.
 #define ANNEAL_READ(type, given) anneal::read_struct<type>(given, #type)
@@ -65,6 +68,13 @@ int32_t number_of(const Enumeration& field) {
   static_assert(sizeof(number) == sizeof(field));
   std::memcpy(&number, &field, sizeof(number));
   return number;
+}
+
+MemoryKind memory_kind_of(anneal_memory_kind kind) {
+  const int32_t number = number_of(kind);
+  if (number < ANNEAL_HOST || number > ANNEAL_CUDA)
+    fail_argument("there is no kind of memory " + std::to_string(number));
+  return static_cast<MemoryKind>(number);
 }
 
 // name: of the input or output that the tensor is for.
@@ -283,10 +293,12 @@ anneal_code anneal_context_set_input(anneal_context* context, const char* name,
   return guarded(error, [&] {
     require(context, "context");
     require(name, "name");
-    if (memory == nullptr)
-      context->context.clear_input(name);
-    else
-      context->context.set_input(name, anneal::view_of(memory, name));
+    const anneal::TensorView view =
+        memory == nullptr ? anneal::TensorView() : anneal::view_of(memory, name);
+    if (memory != nullptr && view.data == nullptr && view.dims.empty())
+      throw anneal::Error(anneal::ErrorCode::kInvalidArgument,
+                          "the tensor for \"" + std::string(name) + "\" has no data", name);
+    context->context.set_input(name, view);
   });
 }
 
@@ -357,6 +369,27 @@ anneal_code anneal_stream_wait(anneal_stream* stream, anneal_error* error) {
 }
 
 void anneal_stream_free(anneal_stream* stream) { delete stream; }
+
+anneal_code anneal_memory_make(anneal_memory_kind kind, uint64_t bytes, const char* gpu,
+                               anneal_memory** memory, void** data, anneal_error* error) {
+  return guarded(error, [&] {
+    require(memory, "memory");
+    require(data, "data");
+    *memory = new anneal_memory{anneal::allocate_memory(anneal::memory_kind_of(kind), bytes,
+                                                        gpu != nullptr ? gpu : "cuda")};
+    *data = (*memory)->data.get();
+  });
+}
+
+void anneal_memory_free(anneal_memory* memory) { delete memory; }
+
+anneal_code anneal_copy(const anneal_tensor* to, const anneal_tensor* from, anneal_error* error) {
+  return guarded(error, [&] {
+    require(to, "to");
+    require(from, "from");
+    anneal::copy_tensor(anneal::view_of(to, "to"), anneal::view_of(from, "from"));
+  });
+}
 
 anneal_code anneal_context_enqueue(anneal_context* context, anneal_stream* stream,
                                    void (*inputs_read)(void* argument), void* argument,

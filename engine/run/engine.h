@@ -135,12 +135,10 @@ class ExecutionContext {
 
   // Sets the memory of an input: of the host, with any strides, or of the engine's GPU, dense and
   // row-major. The caller keeps ownership: it must be valid until the last run that reads it, or
-  // until other memory is set. Fails with kInvalidArgument on a wrong name, element type, rank or
-  // size, naming what the engine accepts; with kUnsupported on other memory of a GPU.
+  // until other memory is set. TensorView() undoes it: runs then read the default value, or fail if
+  // there is none. Fails with kInvalidArgument on a wrong name, element type, rank or size, naming
+  // what the engine accepts; with kUnsupported on other memory of a GPU.
   void set_input(std::string_view name, const ConstTensorView& memory);
-  // Undoes set_input(): runs then read the default value, or fail if there is none. Fails with
-  // kInvalidArgument on a wrong name.
-  void clear_input(std::string_view name);
   // Optional: the memory that runs write an output to; TensorView() undoes it. Runs fail if it
   // overlaps an input or another output. Inputs without a default value must be set before. Refuses
   // an output whose size depends on values. Fails as set_input() does.

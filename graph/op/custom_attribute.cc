@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/graph/program/number_text.h"
 

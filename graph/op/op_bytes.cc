@@ -2,6 +2,7 @@
 // that is missing keeps its default, so adding one leaves old bytes readable.
 #include <algorithm>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/graph/op/op.h"
 #include "anneal/graph/op/op_names.h"

@@ -1,4 +1,5 @@
 // An op in text: its name, then FIELD=VALUE for each field that differs from its default.
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/graph/op/op.h"
 #include "anneal/graph/op/op_names.h"

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <map>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/graph/program/number_text.h"
 #include "anneal/graph/program/program.h"

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/refuse.h"
 #include "anneal/graph/text/text.h"
 #include "anneal/graph/text/text_rules.h"

@@ -224,9 +224,10 @@ NumPy::NumPy() {
   const nb::module_ numpy = nb::module_::import_("numpy");
   empty_ = numpy.attr("empty");
   contiguous_ = numpy.attr("ascontiguousarray");
-  for (const DataType dtype : all_dtypes())
-    if (dtype != DataType::kString && dtype != DataType::kBF16)
-      dtypes_.at(static_cast<size_t>(dtype)) = numpy.attr("dtype")(nb::cast(numpy_name(dtype)));
+  for (size_t i = static_cast<size_t>(DataType::kF32); i < static_cast<size_t>(DataType::kString);
+       ++i)
+    if (const auto dtype = static_cast<DataType>(i); dtype != DataType::kBF16)
+      dtypes_.at(i) = numpy.attr("dtype")(nb::cast(numpy_name(dtype)));
   dtypes_.at(static_cast<size_t>(DataType::kBF16)) =
       dtypes_.at(static_cast<size_t>(DataType::kU16));
   try {

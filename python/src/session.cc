@@ -115,13 +115,13 @@ Session::~Session() {
 
 void Session::bind_inputs(const nb::dict& inputs) {
   check_names(inputs, shared_->inputs,
-              [&](const std::string& name) { context_->clear_input(name); });
+              [&](const std::string& name) { context_->set_input(name, {}); });
   for (size_t i = 0; i < read_.size(); ++i) {
     const SharedEngine::Port& port = shared_->inputs[i];
     const TensorInfo& info = *port.info;
     const nb::object given = item_of(inputs, port.name);
     if (!given.is_valid()) {
-      if (is_set_[i]) context_->clear_input(info.name), are_shapes_new_ = true;
+      if (is_set_[i]) context_->set_input(info.name, {}), are_shapes_new_ = true;
       is_set_[i] = false;
       continue;
     }

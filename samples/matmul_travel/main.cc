@@ -141,8 +141,8 @@ class Travel {
     const ProductEngine first =
         make_engine(product_of(64, "f32", Kernel::kAnneal, "cuda"), folder_);
     report_.machines["gpu"] = first.engine->device();
-    memory_ = std::make_unique<GpuMemory>();
-    const GpuMemory::Speeds speeds = memory_->measure(kCopiedBytes, limit_.all() * kShareOfCopies);
+    has_gpu_ = true;
+    const CopySpeeds speeds = copy_speeds_of_gpu(kCopiedBytes, limit_.all() * kShareOfCopies);
     Ceilings& limits = report_.ceilings["gpu"];
     limits.bytes_per_second = speeds.memory;
     limits.to_gpu = speeds.to_gpu;
@@ -158,15 +158,14 @@ class Travel {
       time({type, size, "cpu", "anneal", "host", engine.step_kernel},
            [&](Measurement& result) { measure_in_host_memory(engine, operands, limit_, result); });
     }
-    if (!memory_) return;
+    if (!has_gpu_) return;
     for (const Kernel kernel :
          {Kernel::kAnneal, Kernel::kLibrary, Kernel::kTiled, Kernel::kNaive}) {
       const ProductEngine engine = attempt(size, type, kernel, "cuda");
       if (!engine.engine) continue;
       const std::string name = to_string(kernel);
-      time({type, size, "gpu", name, "stays", engine.step_kernel}, [&](Measurement& result) {
-        measure_in_gpu_memory(engine, operands, *memory_, limit_, result);
-      });
+      time({type, size, "gpu", name, "stays", engine.step_kernel},
+           [&](Measurement& result) { measure_in_gpu_memory(engine, operands, limit_, result); });
       time({type, size, "gpu", name, "copied", engine.step_kernel},
            [&](Measurement& result) { measure_in_host_memory(engine, operands, limit_, result); });
     }
@@ -282,7 +281,7 @@ class Travel {
   std::string folder_;  // of products.so and models/
   TimeLimit limit_;
   Report report_;
-  std::unique_ptr<GpuMemory> memory_;  // null: no GPU
+  bool has_gpu_ = false;
 };
 
 }  // namespace

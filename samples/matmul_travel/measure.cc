@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -41,6 +42,24 @@ void measure(anneal::ExecutionContext& context, const TimeLimit& limit, Measurem
   result.warnings.assign(context.run_warnings().begin(), context.run_warnings().end());
 }
 
+// A copy of a matrix in the memory of GPU 0.
+class GpuMatrix {
+ public:
+  explicit GpuMatrix(const anneal::TensorView& host)
+      : memory_(anneal::allocate_memory(
+            anneal::MemoryKind::kCuda,
+            static_cast<size_t>(anneal::count(host.dims)) * anneal::size_of(host.dtype), "cuda")),
+        view_(anneal::row_major_view(host.dtype, host.dims, memory_.get())) {
+    view_.place = {anneal::MemoryKind::kCuda, 0};
+    anneal::copy_tensor(view_, host);
+  }
+  const anneal::TensorView& view() const { return view_; }
+
+ private:
+  std::shared_ptr<std::byte> memory_;
+  anneal::TensorView view_;
+};
+
 }  // namespace
 
 double copy_speed_of_cpu(size_t bytes) {
@@ -73,18 +92,38 @@ void measure_in_host_memory(const ProductEngine& engine, Operands& operands, con
   operands.check();
 }
 
-void measure_in_gpu_memory(const ProductEngine& engine, Operands& operands, GpuMemory& memory,
-                           const TimeLimit& limit, Measurement& result) {
+void measure_in_gpu_memory(const ProductEngine& engine, Operands& operands, const TimeLimit& limit,
+                           Measurement& result) {
   operands.clear();
-  const GpuMemory::Buffer a = memory.copy_of(operands.a()), b = memory.copy_of(operands.b()),
-                          c = memory.copy_of(operands.c());
+  const GpuMatrix a(operands.a()), b(operands.b()), c(operands.c());
   anneal::ExecutionContext context(engine.engine, kSpinning);
-  context.set_input("a", GpuMemory::view(a, operands.a()));
-  context.set_input("b", GpuMemory::view(b, operands.b()));
-  context.set_output("c", GpuMemory::view(c, operands.c()));
+  context.set_input("a", a.view());
+  context.set_input("b", b.view());
+  context.set_output("c", c.view());
   measure(context, limit, result);
-  operands.check([&](int64_t row, std::byte* to) {
-    const size_t bytes = operands.bytes() / static_cast<size_t>(operands.c().dims[0]);
-    memory.copy(to, c.get() + static_cast<size_t>(row) * bytes, bytes);
-  });
+  anneal::copy_tensor(operands.c(), c.view());
+  operands.check();
+}
+
+CopySpeeds copy_speeds_of_gpu(size_t bytes, double seconds) {
+  const anneal::Dims dims = {static_cast<int64_t>(bytes)};
+  const auto page_locked = anneal::allocate_memory(anneal::MemoryKind::kPinnedHost, bytes, "cuda");
+  std::memset(page_locked.get(), 0, bytes);
+  const auto host = anneal::row_major_view(anneal::DataType::kU8, dims, page_locked.get());
+  const GpuMatrix one(host), two(host);
+  const auto speed = [&](const anneal::TensorView& to, const anneal::TensorView& from) {
+    anneal::copy_tensor(to, from);
+    std::vector<double> times;
+    for (double sum = 0; times.empty() || (sum < seconds && times.size() < 5);
+         sum += times.back()) {
+      const auto start = Clock::now();
+      anneal::copy_tensor(to, from);
+      times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    std::ranges::sort(times);
+    return static_cast<double>(bytes) / times[times.size() / 2];
+  };
+  return {.memory = 2 * speed(two.view(), one.view()),
+          .to_gpu = speed(one.view(), host),
+          .from_gpu = speed(host, two.view())};
 }

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <string>
 
-#include "gpu_memory.h"
 #include "product.h"
 #include "report.h"
 
@@ -25,10 +24,18 @@ class TimeLimit {
 // Bytes per second of a copy within the CPU's memory by all its cores, each byte read and written.
 double copy_speed_of_cpu(size_t bytes);
 
+// Bytes per second, the median: of copies within the memory of GPU 0, where each byte is read and
+// written, and of copies from and to page-locked host memory. Each is copied five times, or for
+// `seconds`.
+struct CopySpeeds {
+  double memory, to_gpu, from_gpu;
+};
+CopySpeeds copy_speeds_of_gpu(size_t bytes, double seconds);
+
 // Runs the engine on operands in host memory, and checks the result. Sets runs and seconds.
 void measure_in_host_memory(const ProductEngine& engine, Operands& operands, const TimeLimit& limit,
                             Measurement& result);
 
-// Runs the engine on copies of the operands in the GPU's memory, likewise.
-void measure_in_gpu_memory(const ProductEngine& engine, Operands& operands, GpuMemory& memory,
-                           const TimeLimit& limit, Measurement& result);
+// Runs the engine on copies of the operands in the memory of GPU 0, likewise.
+void measure_in_gpu_memory(const ProductEngine& engine, Operands& operands, const TimeLimit& limit,
+                           Measurement& result);

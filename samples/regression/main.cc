@@ -149,9 +149,9 @@ void print_crossover(const std::vector<BatchTime>& times, const std::optional<Cr
 }
 
 void measure(Results& results, const std::shared_ptr<const anneal::Engine>& cpu,
-             const std::shared_ptr<const anneal::Engine>& gpu, int device,
+             const std::shared_ptr<const anneal::Engine>& gpu, const Arguments& arguments,
              const std::vector<float>& xy) {
-  results.times = measure_times(cpu, gpu, device, xy);
+  results.times = measure_times(cpu, gpu, arguments.device, arguments.device_number(), xy);
   std::printf("\n%8s %12s %12s %20s\n", "points", "CPU us", "GPU us", "GPU us, data there");
   for (const BatchTime& time : results.times)
     std::printf("%8lld %12.1f %12.1f %20.1f\n", static_cast<long long>(time.points), time.cpu,
@@ -191,7 +191,7 @@ int run(const Arguments& arguments) {
   if (arguments.is_emulated()) {
     std::printf("no times: those of the emulated device have no meaning\n");
   } else if (!arguments.no_times) {
-    measure(results, cpu, gpu, arguments.device_number(), xy);
+    measure(results, cpu, gpu, arguments, xy);
     write_json(results, arguments.out);
   }
   std::printf("%s has the surfaces%s\n", arguments.out.c_str(),

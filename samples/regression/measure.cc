@@ -4,8 +4,6 @@
 #include <chrono>
 #include <cstdio>
 
-#include "gpu_memory.h"
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -50,14 +48,34 @@ struct Way {
   }
 };
 
+// f32 memory of a GPU.
+class GpuMemory {
+ public:
+  GpuMemory(const std::string& device, int number, size_t floats)
+      : number_(number),
+        memory_(
+            anneal::allocate_memory(anneal::MemoryKind::kCuda, floats * sizeof(float), device)) {}
+  // A tensor at its beginning.
+  anneal::TensorView view(const anneal::Dims& dims) const {
+    anneal::TensorView view = anneal::row_major_view(anneal::DataType::kF32, dims, memory_.get());
+    view.place = {anneal::MemoryKind::kCuda, number_};
+    return view;
+  }
+
+ private:
+  int number_;
+  std::shared_ptr<std::byte> memory_;
+};
+
 }  // namespace
 
 std::vector<BatchTime> measure_times(const std::shared_ptr<const anneal::Engine>& cpu,
-                                     const std::shared_ptr<const anneal::Engine>& gpu, int device,
+                                     const std::shared_ptr<const anneal::Engine>& gpu,
+                                     const std::string& device, int number,
                                      std::span<const float> xy) {
   const auto all = static_cast<int64_t>(xy.size() / 2);
-  const GpuMemory gpu_input(device, xy.size_bytes()), gpu_output(device, xy.size_bytes() / 2);
-  gpu_input.write(std::as_bytes(xy));
+  const GpuMemory gpu_input(device, number, xy.size()), gpu_output(device, number, xy.size() / 2);
+  anneal::copy_tensor(gpu_input.view({all, 2}), anneal::view(xy, {all, 2}));
   std::vector<float> cpu_heights(xy.size() / 2), gpu_heights(xy.size() / 2);
 
   // The thread that waits for the GPU keeps its core busy, as an application does that wants short
@@ -82,7 +100,7 @@ std::vector<BatchTime> measure_times(const std::shared_ptr<const anneal::Engine>
     for (Way& way : ways) way.store(times.back());
   }
   std::vector<float> resident(gpu_heights.size());
-  gpu_output.read(std::as_writable_bytes(std::span(resident)));
+  anneal::copy_tensor(anneal::view(resident, {all, 1}), gpu_output.view({all, 1}));
   if (resident != gpu_heights)
     std::fprintf(stderr, "warning: the heights depend on where the memory is\n");
   return times;

@@ -4,12 +4,14 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "results.h"
 
-// Medians at batch sizes from 1 to all points. xy: two coordinates of each point. device: the
-// number of the GPU.
+// Medians at batch sizes from 1 to all points. xy: two coordinates of each point. number: of the
+// GPU "cuda" or "cuda:N".
 std::vector<BatchTime> measure_times(const std::shared_ptr<const anneal::Engine>& cpu,
-                                     const std::shared_ptr<const anneal::Engine>& gpu, int device,
+                                     const std::shared_ptr<const anneal::Engine>& gpu,
+                                     const std::string& device, int number,
                                      std::span<const float> xy);

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/dtype.h"
 #include "anneal/core/tensor.h"
 #include "anneal/core/type.h"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/fail.h"
 
 namespace anneal {

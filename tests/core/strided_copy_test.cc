@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/parallel.h"
 #include "anneal/tests/worker_budget.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/backend.h"

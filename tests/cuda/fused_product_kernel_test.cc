@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/channels_last.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/backend.h"

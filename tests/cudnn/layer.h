@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/dims.h"
 #include "anneal/graph/op/op.h"
 #include "anneal/graph/program/program.h"

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/dims.h"
 
 namespace anneal::cuda {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/error.h"
 #include "anneal/engine/data/made_samples.h"
 #include "anneal/engine/data/npy.h"

@@ -9,6 +9,7 @@
 #include <functional>
 #include <thread>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/engine/builder/inputs/drawn_inputs.h"
 #include "anneal/engine/run/make_engine.h"
@@ -497,13 +498,13 @@ TEST(EngineRun, DefaultInputsAreReadUntilTheyAreSet) {
     context.set_input("w", w.view());
     context.run();
     EXPECT_THAT(elements(context.output("y")), ElementsAre(5, 60, 700));
-    context.clear_input("w");
+    context.set_input("w", {});
     EXPECT_THAT(error_of([&] { context.output("y"); }), HasSubstr("call run() first"));
     context.run();
     EXPECT_THAT(elements(context.output("y")), ElementsAre(2, 30, 400));
-    context.clear_input("x");
+    context.set_input("x", {});
     EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("input \"x\" is not set"));
-    EXPECT_THAT(error_of([&] { context.clear_input("z"); }), HasSubstr("no input \"z\""));
+    EXPECT_THAT(error_of([&] { context.set_input("z", {}); }), HasSubstr("no input \"z\""));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <limits>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/isa.h"
 #include "anneal/core/library.h"

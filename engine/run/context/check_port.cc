@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 
 namespace anneal {

@@ -370,19 +370,13 @@ void ExecutionContext::set_input(std::string_view name, const ConstTensorView& m
   at_entry([&] {
     State& state = State::idle(state_);
     const size_t index = require_port(state.engine->inputs(), name, "input");
+    if (!memory.data && memory.dims.empty()) return state.clear_input(index);
     const TensorInfo& port = state.engine->inputs()[index];
     check_memory(*state.engine, state.gpu(), port, memory, "input");
     check_dims(port, memory.dims);
     // Kernels take mutable views; they never write through an input.
     state.set_input(index, {memory.dtype, memory.dims, memory.strides,
                             const_cast<std::byte*>(memory.data), memory.place});
-  });
-}
-
-void ExecutionContext::clear_input(std::string_view name) {
-  at_entry([&] {
-    State& state = State::idle(state_);
-    state.clear_input(require_port(state.engine->inputs(), name, "input"));
   });
 }
 

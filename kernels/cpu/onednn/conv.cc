@@ -5,6 +5,7 @@
 //   cpu.conv.onednn_winograd   gives sums by Winograd's algorithm, reorders included
 // The last two are chosen by measured times only: our own kernels finish epilogues in registers,
 // and our own Winograd needs no reorders.
+#include "anneal/core/channels_last.h"
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/integer.h"
 #include "anneal/core/new_tensor.h"

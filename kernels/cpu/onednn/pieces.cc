@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/integer.h"

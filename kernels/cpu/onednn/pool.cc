@@ -1,5 +1,6 @@
 // Maxima of 8-bit elements by oneDNN: "cpu.pool.onednn". It takes no others: its f32 maxima lose
 // NaN and -infinity, and our own averages and maxima of large windows are faster.
+#include "anneal/core/channels_last.h"
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"

@@ -1,5 +1,6 @@
 // Kernels of cuDNN. Tensor cores add in an order of their own, a residual is added before the bias,
 // and biases of 16-bit layers are rounded to 16 bits, so that none is exact.
+#include "anneal/core/channels_last.h"
 #include "anneal/kernels/cuda/cudnn/cudnn_kernel.h"
 #include "anneal/kernels/cuda/cudnn/layer_operations.h"
 #include "anneal/kernels/cuda/kernels/entries.h"

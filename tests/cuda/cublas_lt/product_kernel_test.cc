@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/channels_last.h"
 #include "anneal/core/parallel.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/cost/vendor_tactic.h"

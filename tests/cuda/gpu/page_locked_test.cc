@@ -22,12 +22,12 @@ using Values = std::map<std::string, std::vector<float>>;
 class PageLocked {
  public:
   explicit PageLocked(const Dims& dims)
-      : device_(cuda_backend().open(test_device())),
-        buffer_(device_->allocate_staging(static_cast<size_t>(count(dims)) * sizeof(float))),
+      : memory_(allocate_memory(MemoryKind::kPinnedHost,
+                                static_cast<size_t>(count(dims)) * sizeof(float), test_device())),
         view_{DataType::kF32,
               dims,
               row_major_strides(dims),
-              buffer_->data(),
+              memory_.get(),
               {MemoryKind::kPinnedHost, 0}} {}
   explicit PageLocked(const Tensor& values) : PageLocked(values.dims()) { write(values); }
   void write(const Tensor& values) const {
@@ -36,8 +36,7 @@ class PageLocked {
   const TensorView& view() const { return view_; }
 
  private:
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Buffer> buffer_;
+  std::shared_ptr<std::byte> memory_;
   TensorView view_;
 };
 

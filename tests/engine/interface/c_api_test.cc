@@ -274,6 +274,14 @@ TEST_F(CApi, MemoryOfGpusIsRefused) {
   EXPECT_STREQ(error_.port, "x");
 }
 
+// It does not unset the input, which may have a default value.
+TEST_F(CApi, AScalarWithoutDataIsRefused) {
+  auto scalar = sized<anneal_tensor>();
+  scalar.dtype = ANNEAL_F32;
+  EXPECT_EQ(anneal_context_set_input(context_, "x", &scalar, &error_), ANNEAL_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("the tensor for \"x\" has no data"));
+}
+
 TEST_F(CApi, PreparesShapes) {
   constexpr uint64_t kSize = sizeof(anneal_input_shape);
   anneal_input_shape shapes[2] = {{kSize, "x", 2, {9, 6}}, {kSize, "z", 2, {9, 6}}};
