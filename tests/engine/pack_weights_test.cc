@@ -119,8 +119,11 @@ std::string quantized_net(int last) {
   constexpr int kDepth = 1000, kColumns = 48;
   std::string weights;
   for (int i = 0; i < kDepth * kColumns - 1; ++i) weights += std::to_string(i * 7 % 16) + ", ";
+  std::string zeros = "8";
+  for (int i = 1; i < kColumns; ++i) zeros += ", 8";
   return "graph net(x: f32[2,1000])\n  const w: u8[1000,48] = {" + weights + std::to_string(last) +
-         "}\n  const z: u8[1,1] = {8}\n  const s: f32[1,48] = random(1)\n"
+         "}\n  const z: u8[1,48] = {" + zeros +
+         "}\n  const s: f32[1,48] = random(1)\n"
          "  y = MatMul(x, w, _, z, s)\n  return y\n";
 }
 
@@ -149,9 +152,8 @@ TEST(PackQuantizedWeights, ThoseNearToEachOtherTakeHalfAByte) {
     const std::vector<float> ready = run_of(file);
     file.packed.clear();
     EXPECT_EQ(run_of(file), ready);
-    const Tensor inputs[] = {random_f32({2, 1000}, 5)};
-    const Graph graph = parse_graph(quantized_net(last));
-    const Tensor wanted = evaluate(graph, {inputs[0]})[0];
+    const std::vector<Tensor> inputs = {random_f32({2, 1000}, 5)};
+    const Tensor wanted = evaluate(parse_graph(quantized_net(last)), inputs)[0];
     for (size_t i = 0; i < ready.size(); ++i)
       ASSERT_NEAR(ready[i], wanted.as<float>()[i], 1e-4 * (1 + std::abs(wanted.as<float>()[i])));
   }
