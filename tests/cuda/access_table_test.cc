@@ -164,6 +164,11 @@ constexpr Case kCases[] = {
   const w: f16[64,32,4,4] = random(1)
   p = Conv(x, v) {point}
   y = ConvTranspose(p, w) {half3} output_padding=[0,0])txt"},
+    {"conv_transpose_groups_f16", "x: f16[1,64,14,14]", R"txt(
+  const v: f16[64,64,1,1] = random(2)
+  const w: f16[64,16,4,4] = random(1)
+  p = Conv(x, v) {point}
+  y = ConvTranspose(p, w) {half3} output_padding=[0,0] groups=2)txt"},
     {"mean_of_images_f16", "x: f16[2,128,14,14]", R"txt(
   const w: f16[64,128,1,1] = random(1)
   c = Conv(x, w) {point}
@@ -210,6 +215,10 @@ constexpr Exception kExceptions[] = {
     {"conv_stem_int8", "cuda.conv.mma", "copy_async", "lanes read pixels of 3 bytes, 4 apart"},
     {"", "cuda.topk.lines", "y0[base_y0", "the chosen elements lie anywhere in the line"},
     {"", "cuda.conv_transpose.direct", "load<N>(from, i)", "next rounds read the rest of a sector"},
+    {"conv_transpose_f16", "cuda.transpose.strided", "x0[",
+     "phases of a pixel are side by side: other warps read the rest of a sector"},
+    {"conv_transpose_f16", "cuda.pointwise.strided", "x0[",
+     "rows without pads begin within a sector"},
     {"", "cuda.recurrent.steps", "to[(fast + lane) * kPitch",
      "what is read along the depth is turned"},
     {"", "cuda.recurrent.steps", "put_y(", "lanes have a unit of several sequences"},
