@@ -97,7 +97,8 @@ struct I16Dot : Tile {
 // Quantized weights: what the panels hold becomes the f32 numbers that it stands for.
 template <bool has_zeros>
 struct Weights8Dot : F32Dot {
-  static constexpr int kRows = std::min(Tile::kRows, kMostConvertingRows), kColumnBits = 8;
+  static constexpr int kRows = std::min(Tile::kRows, most_converting_rows(GemmKind::kWeights8));
+  static constexpr int kColumnBits = 8;
   static constexpr bool kScales = true, kZeros = has_zeros;
   static HWY_INLINE Vector load(const std::byte* p) {
     const hn::Rebind<int8_t, D> bytes;
@@ -115,6 +116,7 @@ template <bool has_zeros>
 struct Weights4Dot : Weights8Dot<has_zeros> {
   using typename F32Dot::D;
   using typename F32Dot::Vector;
+  static constexpr int kRows = std::min(F32Dot::kRows, most_converting_rows(GemmKind::kWeights4));
   static constexpr int kColumnBits = 4;
   static HWY_INLINE auto load_bytes(const std::byte* p) {
     const hn::Rebind<int8_t, D> bytes;

@@ -411,8 +411,8 @@ GemmBlocks::GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t
   row_blocks = std::max<int64_t>(ceil_div(m, rows), 1);
   column_blocks = std::max<int64_t>(ceil_div(n, columns), 1);
   rows = ceil_div(m, row_blocks);  // of nearly equal height
-  const bool is_dequantized =
-      has_quantized_weights(kernels.kind) && rows > std::min<int64_t>(height, kMostConvertingRows);
+  const bool is_dequantized = has_quantized_weights(kernels.kind) &&
+                              rows > std::min<int64_t>(height, most_converting_rows(kernels.kind));
   const int64_t most = is_dequantized ? kCachedLanes : kBlockLanes;
   lanes = ceil_div(all_lanes, std::max<int64_t>(ceil_div(all_lanes, most), 1));
 }

@@ -48,9 +48,6 @@ constexpr int64_t kRegisterColumns = 16;
 constexpr int64_t kBlockLanes = 512;  // of a block of GemmBlocks
 // Lanes of a panel that becomes f32, in half of the first-level cache.
 constexpr int64_t kCachedLanes = 128;
-// Rows of a tile whose quantized weights become f32 in registers, at most; more rows read a panel
-// that was converted once. Tiles of each height are code of their own.
-constexpr int kMostConvertingRows = 4;
 
 enum class GemmKind : uint8_t {
   kF32,       // f32 * f32
@@ -63,6 +60,10 @@ enum class GemmKind : uint8_t {
 constexpr bool has_quantized_weights(GemmKind kind) {
   return kind == GemmKind::kWeights8 || kind == GemmKind::kWeights4;
 }
+
+// Rows of a tile whose quantized weights become f32 in registers, at most; more rows read a panel
+// that was converted once. Tiles of each height are code of their own.
+constexpr int most_converting_rows(GemmKind kind) { return kind == GemmKind::kWeights4 ? 4 : 6; }
 
 // One instruction set's way to compute blocks.
 struct GemmKernels {
