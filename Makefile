@@ -72,7 +72,7 @@ test-emulated: checks build-asan
 test-emulated-suite: build-release
 	@ctest --preset release -C emulated_suite -R conformance_emulated_suite
 
-# The tests that `make test-asan` leaves out: further shards, the kernels for older CPUs and without oneDNN, and
+# The tests that `make test-asan` leaves out: further shards, command_test, the kernels for older CPUs and without oneDNN, and
 # what the kernels take of each card.
 test-asan-rest: checks build-asan
 	@ctest --preset asan-rest -j $(JOBS)
