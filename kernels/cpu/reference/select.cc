@@ -56,13 +56,25 @@ bool slice_less(const T* a, const T* b, int64_t width) {
   return false;
 }
 
+// Groups in the order in which their first slices lie, instead of the order of their values.
+void order_by_place(Groups& groups) {
+  std::vector<size_t> met(groups.first.size());
+  std::vector<int64_t> place(groups.first.size());
+  std::iota(met.begin(), met.end(), 0);
+  std::sort(met.begin(), met.end(),
+            [&](size_t a, size_t b) { return groups.first[a] < groups.first[b]; });
+  const Groups by_value = groups;
+  for (size_t i = 0; i < met.size(); ++i) {
+    groups.first[i] = by_value.first[met[i]];
+    groups.counts[i] = by_value.counts[met[i]];
+    place[met[i]] = static_cast<int64_t>(i);
+  }
+  for (int64_t& group : groups.group) group = place[static_cast<size_t>(group)];
+}
+
 template <class T>
-void group_slices(const std::vector<T>& slices, int64_t count, int64_t width, bool sorted,
-                  Groups& groups) {
+void group_slices(const std::vector<T>& slices, int64_t count, int64_t width, Groups& groups) {
   const auto slice = [&](int64_t i) { return slices.data() + i * width; };
-  const auto at = [](std::vector<int64_t>& list, int64_t i) -> int64_t& {
-    return list[static_cast<size_t>(i)];
-  };
   std::vector<int64_t> order(static_cast<size_t>(count));
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
@@ -74,22 +86,15 @@ void group_slices(const std::vector<T>& slices, int64_t count, int64_t width, bo
       groups.counts.push_back(0);
     }
     ++groups.counts.back();
-    at(groups.group, order[i]) = static_cast<int64_t>(groups.first.size()) - 1;
+    groups.group[static_cast<size_t>(order[i])] = static_cast<int64_t>(groups.first.size()) - 1;
   }
-  if (sorted) return;
-  std::vector<int64_t> met(groups.first.size()), place(groups.first.size());
-  std::iota(met.begin(), met.end(), 0);
-  std::sort(met.begin(), met.end(),
-            [&](int64_t a, int64_t b) { return at(groups.first, a) < at(groups.first, b); });
-  const Groups by_value = groups;
-  for (size_t i = 0; i < met.size(); ++i) {
-    const auto from = static_cast<size_t>(met[i]);
-    groups.first[i] = by_value.first[from];
-    groups.counts[i] = by_value.counts[from];
-    place[from] = static_cast<int64_t>(i);
-  }
-  for (int64_t& group : groups.group) group = at(place, group);
 }
+
+// As few types as hold all numbers of an element type: sorting is code of its own for each.
+template <class T>
+using Compared =
+    std::conditional_t<std::is_floating_point_v<T>, T,
+                       std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>>;
 
 std::unique_ptr<DataDependentDims> find_unique(const Unique& op, std::span<const TensorView> inputs,
                                                ThreadTeam&) {
@@ -108,13 +113,16 @@ std::unique_ptr<DataDependentDims> find_unique(const Unique& op, std::span<const
   const int64_t total = count(x.dims), slices = op.flatten ? total : x.dims[0];
   auto groups = std::make_unique<Groups>();
   visit_dtype(x.dtype, [&]<class E>(E) {
-    using Acc = typename E::Acc;
-    std::vector<std::conditional_t<std::is_same_v<Acc, bool>, uint8_t, Acc>> elements;
+    using Number = Compared<typename E::Acc>;
+    std::vector<Number> elements;
     elements.reserve(static_cast<size_t>(total));
     const Walk<1> walk(x.dims, {x.strides});
-    walk.for_elements([&](const auto& offset) { elements.push_back(E::load(x.data, offset[0])); });
-    group_slices(elements, slices, slices == 0 ? 0 : total / slices, op.sorted, *groups);
+    walk.for_elements([&](const auto& offset) {
+      elements.push_back(static_cast<Number>(E::load(x.data, offset[0])));
+    });
+    group_slices(elements, slices, slices == 0 ? 0 : total / slices, *groups);
   });
+  if (!op.sorted) order_by_place(*groups);
   const Dims count{static_cast<int64_t>(groups->first.size())};
   Dims distinct = count;
   if (!op.flatten) {
