@@ -101,7 +101,13 @@ void write_all(const Descriptor& file, std::span<const std::byte> bytes, const s
   }
 }
 
-void write_in_place(const std::string& path, std::span<const std::byte> bytes) {
+using Pieces = std::span<const std::span<const std::byte>>;
+
+void write_all(const Descriptor& file, Pieces pieces, const std::string& path) {
+  for (const auto piece : pieces) write_all(file, piece, path);
+}
+
+void write_in_place(const std::string& path, Pieces bytes) {
   Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (file.get() < 0) fail_write("open", path);
   write_all(file, bytes, path);
@@ -129,7 +135,7 @@ void rename_over(const std::string& aside, const std::string& path) {
 }
 
 // Whether the file system has files without names; path is as before if it has none.
-bool replace_by_unnamed(const std::string& path, std::span<const std::byte> bytes) {
+bool replace_by_unnamed(const std::string& path, Pieces bytes) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   const Descriptor file(
       open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
@@ -142,7 +148,7 @@ bool replace_by_unnamed(const std::string& path, std::span<const std::byte> byte
   return true;
 }
 
-void replace_by_named(const std::string& path, std::span<const std::byte> bytes) {
+void replace_by_named(const std::string& path, Pieces bytes) {
   std::string aside = path + ".XXXXXX";
   Descriptor file(mkostemp(aside.data(), O_CLOEXEC));
   if (file.get() < 0) fail_write("create a file beside", path);
@@ -207,6 +213,11 @@ std::string behind_links(const std::string& path) {
 }
 
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
+  const std::span<const std::byte> only[] = {bytes};
+  write_file_atomically(path, only);
+}
+
+void write_file_atomically(const std::string& path, Pieces bytes) {
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     if (S_ISDIR(status.st_mode))

@@ -31,5 +31,8 @@ std::string behind_links(const std::string& path);
 // give. Symbolic links are followed; a device, a pipe or a terminal (/dev/null, /dev/stdout) is
 // written to instead.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
+// The same, of pieces that follow each other.
+void write_file_atomically(const std::string& path,
+                           std::span<const std::span<const std::byte>> pieces);
 
 }  // namespace anneal

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <utility>
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
@@ -251,7 +252,9 @@ Digest plan_digest(const EngineFile& file) {
   return sha256(to.take());
 }
 
-std::vector<std::byte> save(const EngineFile& file) {
+namespace {
+
+FilePieces engine_pieces(const EngineFile& file) {
   std::vector<SectionBytes> sections;
   sections.push_back({SectionKind::kInfo, info_section(file)});
   for (const Plan& plan : file.plans) sections.push_back({SectionKind::kPlan, plan_section(plan)});
@@ -261,14 +264,26 @@ std::vector<std::byte> save(const EngineFile& file) {
     sections.push_back({SectionKind::kPlanDigest, bytes_of_digest(plan_digest(file))});
   else
     std::ranges::move(weight_sections(file), std::back_inserter(sections));
-  return save_sections(kEngineFile, sections);
+  return save_sections(kEngineFile, std::move(sections));
 }
 
-std::vector<std::byte> save_weights(const EngineFile& file) {
+FilePieces weights_pieces(const EngineFile& file) {
   std::vector<SectionBytes> sections;
   sections.push_back({SectionKind::kPlanDigest, bytes_of_digest(plan_digest(file))});
   std::ranges::move(weight_sections(file), std::back_inserter(sections));
-  return save_sections(kWeightsFile, sections);
+  return save_sections(kWeightsFile, std::move(sections));
+}
+
+size_t write_pieces(const std::string& path, const FilePieces& file) {
+  write_file_atomically(path, file.pieces());
+  return file.size();
+}
+
+}  // namespace
+
+std::vector<std::byte> save(const EngineFile& file) { return engine_pieces(file).joined(); }
+std::vector<std::byte> save_weights(const EngineFile& file) {
+  return weights_pieces(file).joined();
 }
 
 EngineFile load_engine_file(std::span<const std::byte> bytes,
@@ -318,8 +333,11 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
   return file;
 }
 
-void write_engine_file(const std::string& path, const EngineFile& file) {
-  write_file_atomically(path, save(file));
+size_t write_engine_file(const std::string& path, const EngineFile& file) {
+  return write_pieces(path, engine_pieces(file));
+}
+size_t write_weights_file(const std::string& path, const EngineFile& file) {
+  return write_pieces(path, weights_pieces(file));
 }
 
 EngineFile read_engine_file(const std::string& path, const ReadOptions& options) {

@@ -39,7 +39,7 @@ struct Slot {
   Storage storage = Storage::kArena;
   uint8_t device = 0;       // index into Plan::devices: where its memory is
   uint64_t offset = 0;      // kWeight: entry in the pool. kArena: bytes, if the plan is static
-  uint32_t base = kNoSlot;  // kView: the slot it is a part of, never itself a view
+  uint32_t base = kNoSlot;  // kView: the slot it is a part of. Late: whose memory it has, if any
   Size base_offset = {};    // kView: elements from the base's first
   uint32_t first_step = 0, last_step = 0;  // kArena: life; of a base, that of all its views
 };
@@ -100,6 +100,13 @@ struct BatchSplit {
   bool operator==(const BatchSplit&) const = default;
 };
 
+// Ports, by their indices, that may be one memory: then the output is the input, updated. No step
+// reads the input after one has written the output.
+struct UpdatedPort {
+  uint32_t input = 0, output = 0;
+  bool operator==(const UpdatedPort&) const = default;
+};
+
 // A plan for one target. `sizes` names every Size in it. A plan whose sizes are all known is
 // static: arena offsets are in its slots; else the context places the arena when shapes are bound.
 struct Plan {
@@ -116,6 +123,7 @@ struct Plan {
   // By input: the weight that it is where the caller gives nothing, or kNoDefault. Empty for
   // bodies.
   std::vector<uint32_t> input_defaults = {};
+  std::vector<UpdatedPort> updated_ports = {};  // empty for bodies
   std::vector<Step> steps;
   std::vector<Plan> bodies;               // of control flow, by index
   std::vector<uint64_t> arena_bytes;      // by device, if static
@@ -172,8 +180,10 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
                             const std::shared_ptr<const void>& owner, bool mapped = false,
                             ThreadTeam* team = nullptr, const CustomOperators& operators = {},
                             const WeightsSource& apart = {});
-// Writes beside PATH, then renames: PATH is whole or untouched. Fails with kCannotWrite.
-void write_engine_file(const std::string& path, const EngineFile& file);
+// Write what save() and save_weights() give, without a copy of the weights in memory, and return
+// its size. PATH is whole or untouched. Fail with kCannotWrite.
+size_t write_engine_file(const std::string& path, const EngineFile& file);
+size_t write_weights_file(const std::string& path, const EngineFile& file);
 struct ReadOptions {
   bool map = true;             // false: read the file instead of mapping it
   ThreadTeam* team = nullptr;  // as for load_engine_file()

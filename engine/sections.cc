@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
@@ -12,7 +13,7 @@
 namespace anneal {
 namespace {
 
-constexpr uint32_t kVersion = 10;
+constexpr uint32_t kVersion = 11;
 constexpr size_t kSectionAlignment = 64;
 constexpr size_t kPageAlignment = 4096;
 constexpr uint32_t kMaxSections = 1024;
@@ -26,35 +27,62 @@ size_t section_alignment(SectionKind kind) {
   return pages ? kPageAlignment : kSectionAlignment;
 }
 
+size_t padding_of(std::span<const std::byte> part) {
+  return align_up(part.size(), kSectionAlignment) - part.size();
+}
+
 size_t section_size(const SectionBytes& section) {
   size_t size = section.bytes.size();
-  for (const auto part : section.parts) size += align_up(part.size(), kSectionAlignment);
+  for (const auto part : section.parts) size += part.size() + padding_of(part);
   return size;
+}
+
+// REQUIRES: count <= kPageAlignment
+std::span<const std::byte> zeros(size_t count) {
+  static constexpr std::array<std::byte, kPageAlignment> kZeros{};
+  return std::span(kZeros).first(count);
+}
+
+uint32_t checksum_of(const SectionBytes& section) {
+  uint32_t crc = crc32c(section.bytes);
+  for (const auto part : section.parts) crc = crc32c(zeros(padding_of(part)), crc32c(part, crc));
+  return crc;
 }
 
 }  // namespace
 
-std::vector<std::byte> save_sections(const FileKind& file, std::span<const SectionBytes> sections) {
+void FilePieces::add(std::span<const std::byte> piece) {
+  pieces_.push_back(piece);
+  size_ += piece.size();
+}
+
+void FilePieces::add_own(std::vector<std::byte> bytes) {
+  own_.push_back(std::move(bytes));
+  add(own_.back());
+}
+
+void FilePieces::add_zeros_to(size_t end) {
+  if (end > size_) add(zeros(end - size_));
+}
+
+std::vector<std::byte> FilePieces::joined() const {
+  std::vector<std::byte> bytes;
+  bytes.reserve(size_);
+  for (const auto piece : pieces_) bytes.insert(bytes.end(), piece.begin(), piece.end());
+  return bytes;
+}
+
+FilePieces save_sections(const FileKind& file, std::vector<SectionBytes> sections) {
+  ByteWriter table;
   std::vector<uint64_t> offsets;
   uint64_t end = kHeaderBytes + sections.size() * kSectionEntryBytes;
   for (const SectionBytes& section : sections) {
     offsets.push_back(align_up(end, section_alignment(section.kind)));
     end = offsets.back() + section_size(section);
-  }
-  std::vector<std::byte> bytes(end);
-  ByteWriter table;
-  for (size_t i = 0; i < sections.size(); ++i) {
-    const std::span content = std::span(bytes).subspan(offsets[i], section_size(sections[i]));
-    std::ranges::copy(sections[i].bytes, content.begin());
-    size_t at = sections[i].bytes.size();
-    for (const auto part : sections[i].parts) {
-      std::ranges::copy(part, content.begin() + static_cast<ptrdiff_t>(at));
-      at += align_up(part.size(), kSectionAlignment);
-    }
-    table.number(static_cast<uint32_t>(sections[i].kind));
-    table.number(crc32c(content));
-    table.number(offsets[i]);
-    table.number(uint64_t{content.size()});
+    table.number(static_cast<uint32_t>(section.kind));
+    table.number(checksum_of(section));
+    table.number(offsets.back());
+    table.number(uint64_t{section_size(section)});
   }
   const auto table_bytes = table.take();
   const auto count = static_cast<uint32_t>(sections.size());
@@ -64,8 +92,17 @@ std::vector<std::byte> save_sections(const FileKind& file, std::span<const Secti
   header.number(count);
   header.number(crc32c(table_bytes, count));
   header.raw(table_bytes);
-  std::ranges::copy(header.take(), bytes.begin());
-  return bytes;
+  FilePieces pieces;
+  pieces.add_own(header.take());
+  for (size_t i = 0; i < sections.size(); ++i) {
+    pieces.add_zeros_to(offsets[i]);
+    pieces.add_own(std::move(sections[i].bytes));
+    for (const auto part : sections[i].parts) {
+      pieces.add(part);
+      pieces.add_zeros_to(pieces.size() + padding_of(part));
+    }
+  }
+  return pieces;
 }
 
 std::vector<SectionView> load_sections(const FileKind& file, std::span<const std::byte> bytes) {

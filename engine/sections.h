@@ -37,13 +37,30 @@ inline constexpr FileKind kWeightsFile = {
     "file of weights"};
 
 // The parts, if any, follow the bytes, each at a multiple of 64, and zeros fill the last one up.
-// They are memory of others, which is copied once.
+// They are memory of others.
 struct SectionBytes {
   SectionKind kind;
   std::vector<std::byte> bytes;
   std::vector<std::span<const std::byte>> parts = {};
 };
-std::vector<std::byte> save_sections(const FileKind& file, std::span<const SectionBytes> sections);
+
+// A file in pieces that follow each other, so that weights are not copied to be written.
+class FilePieces {
+ public:
+  // Memory of others, or bytes of the file's own.
+  void add(std::span<const std::byte> piece);
+  void add_own(std::vector<std::byte> bytes);
+  void add_zeros_to(size_t end);  // REQUIRES: size() <= end < size() + 4096
+  std::span<const std::span<const std::byte>> pieces() const { return pieces_; }
+  size_t size() const { return size_; }
+  std::vector<std::byte> joined() const;
+
+ private:
+  std::vector<std::vector<std::byte>> own_;
+  std::vector<std::span<const std::byte>> pieces_;
+  size_t size_ = 0;
+};
+FilePieces save_sections(const FileKind& file, std::vector<SectionBytes> sections);
 
 struct SectionView {
   SectionKind kind;

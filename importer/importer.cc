@@ -23,8 +23,9 @@ bool has_fixed_sizes(const anneal_onnx::ValueInfoProto& input) {
          });
 }
 
-ImportResult import_model(const anneal_onnx::ModelProto& model, const std::string& folder,
-                          const ImportOptions& options) {
+ImportResult import_model(const std::shared_ptr<const anneal_onnx::ModelProto>& file,
+                          const std::string& folder, const ImportOptions& options) {
+  const anneal_onnx::ModelProto& model = *file;
   ModelInfo info{.producer = model.producer_name(),
                  .graph_name = model.graph().name(),
                  .ir_version = model.ir_version()};
@@ -38,7 +39,7 @@ ImportResult import_model(const anneal_onnx::ModelProto& model, const std::strin
   std::optional<Error> first_error;
   bool is_of_choice = false;  // the first error, which then says less than the next
   for (;;) {
-    GraphImporter importer(model, folder, options, choices);
+    GraphImporter importer(file, folder, options, choices);
     auto graph = attempt([&] { return importer.import(); });
     const auto result = [&](Graph of_model) -> ImportResult {
       if (importer.batch())
@@ -77,12 +78,12 @@ ImportResult import_file(const std::string& path, const ImportOptions& options) 
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   return with_context(
       [&] { return path; },
-      [&] { return import_model(*model, folder.empty() ? "." : folder.string(), options); });
+      [&] { return import_model(model, folder.empty() ? "." : folder.string(), options); });
 }
 
 ImportResult import_bytes(std::span<const std::byte> bytes, const std::string& folder,
                           const ImportOptions& options) {
-  return import_model(*parse_model(bytes), folder, options);
+  return import_model(parse_model(bytes), folder, options);
 }
 
 }  // namespace anneal

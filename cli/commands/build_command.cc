@@ -26,7 +26,6 @@
 #include "anneal/cli/output/printable.h"
 #include "anneal/cli/output/progress.h"
 #include "anneal/cli/output/stopwatch.h"
-#include "anneal/cli/output/text_file.h"
 #include "anneal/engine/onnx/onnx_builder.h"
 
 namespace anneal {
@@ -232,15 +231,10 @@ int build_model(const BuildFlags& flags) {
   const ModelFile file(flags.model);
   BuildOptions options = build_options(flags, file.model());
   options.progress = shown_by(progress);
-  const BuiltEngine built = build_engine(file.model(), options);
-  const BuildReport& report = built.report;
-  const double total = watch.milliseconds();
-  // The engine last: what fails before leaves no engine.
-  if (!flags.report.empty()) write_json(flags.report, report_json(flags, output, report, total));
-  progress.say(fmt::format("writing {}", output));
   const bool is_replaced = flags.output.empty() && fs::exists(output);
-  if (!built.weights.empty()) write_bytes(options.weights_path, built.weights);
-  write_bytes(output, built.bytes);
+  const BuildReport report = build_engine(file.model(), output, options);
+  const double total = watch.milliseconds();
+  if (!flags.report.empty()) write_json(flags.report, report_json(flags, output, report, total));
 
   progress.clear();
   print_self_check(report.self_check);

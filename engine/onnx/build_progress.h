@@ -20,8 +20,10 @@ class BuildProgress {
     share_ += (1 - share_) * kStep;
     tell({std::string(what), share_, {}});
   }
-  // The last call. Fails as begin() does.
-  void end() { tell({"done", 1, 0.0}); }
+  // The last call. It is too late to cancel.
+  void end() {
+    if (callback_) callback_({"done", 1, 0.0});
+  }
   // For a call that takes the share from here to `end`.
   ProgressCallback part(double end) {
     const double from = share_;

@@ -92,16 +92,18 @@ void require_other_files(const std::string& engine, const std::string& weights) 
          fmt::format("the weights would replace the engine {}: give them another name", engine));
 }
 
-void write_engine(const BuiltEngine& built, const std::string& path, const BuildOptions& options) {
-  if (!built.weights.empty()) write_file_atomically(options.weights_path, built.weights);
-  write_file_atomically(path, built.bytes);
-}
-
 BuiltEngine built_engine(const EngineFile& file, BuildReport report) {
   BuiltEngine built{save(file), std::move(report), {}};
   if (file.weights_apart) built.weights = save_weights(file);
   built.report.engine_bytes = built.bytes.size();
   return built;
+}
+
+BuildReport write_engine(const EngineFile& file, BuildReport report, const std::string& path,
+                         const std::string& weights_path) {
+  if (file.weights_apart) write_weights_file(weights_path, file);
+  report.engine_bytes = write_engine_file(path, file);
+  return report;
 }
 
 }  // namespace anneal

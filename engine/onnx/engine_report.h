@@ -15,12 +15,14 @@ void report_plans(const EngineFile& file, BuildReport& report);
 BuildOptions with_log(BuildOptions options);
 void log_warnings(const LogSink& log, const BuildReport& report);
 
-// Writes the weights to options.weights_path if they are apart, and then the engine.
 // Fails with kInvalidArgument if two of the files are one. weights may be empty.
 void require_other_files(const std::string& engine, const std::string& weights);
-void write_engine(const BuiltEngine& built, const std::string& path, const BuildOptions& options);
 
 // The bytes of the engine, and of its weights if they are apart.
 BuiltEngine built_engine(const EngineFile& file, BuildReport report);
+// Writes the weights to their file if they are apart, and then the engine. Returns the report with
+// the engine's size.
+BuildReport write_engine(const EngineFile& file, BuildReport report, const std::string& path,
+                         const std::string& weights_path);
 
 }  // namespace anneal

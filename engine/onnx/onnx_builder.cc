@@ -216,7 +216,9 @@ EngineFile build_profiles(const OnnxModel& model, BuildOptions& options, ImportR
   return join_profiles(std::move(files));
 }
 
-BuiltEngine build_from(const OnnxModel& model, const BuildOptions& given) {
+// give(file, report): what is made of the engine.
+template <class Give>
+auto build_from(const OnnxModel& model, const BuildOptions& given, const Give& give) {
   BuildOptions options = with_log(given);
   options.precision = resolved_precision(options);
   BuildReport report;
@@ -252,9 +254,10 @@ BuiltEngine build_from(const OnnxModel& model, const BuildOptions& given) {
   recipe.back_to_f32 = report.self_check.back_to_f32;
   file.recipe = to_string(recipe);
   report_plans(file, report);
-  BuiltEngine result = built_engine(file, std::move(report));
-  result.report.build_milliseconds = milliseconds_since(build_start);
-  log_warnings(options.log, result.report);
+  report.build_milliseconds = milliseconds_since(build_start);
+  log_warnings(options.log, report);
+  progress.begin("writing the engine");
+  auto result = give(file, std::move(report));
   progress.end();
   return result;
 }
@@ -305,16 +308,16 @@ TuneResult tune_from(const OnnxModel& model, const std::shared_ptr<const Dataset
 }  // namespace
 
 BuiltEngine build_engine(const OnnxModel& model, const BuildOptions& options) {
-  return at_entry([&] { return build_from(model, options); });
+  return at_entry([&] { return build_from(model, options, built_engine); });
 }
 
 BuildReport build_engine(const OnnxModel& model, std::string_view engine_path,
                          const BuildOptions& options) {
   return at_entry([&] {
     check_engine_path(model, std::string(engine_path), options.weights_path);
-    BuiltEngine built = build_from(model, options);
-    write_engine(built, std::string(engine_path), options);
-    return std::move(built.report);
+    return build_from(model, options, [&](const EngineFile& file, BuildReport report) {
+      return write_engine(file, std::move(report), std::string(engine_path), options.weights_path);
+    });
   });
 }
 

@@ -212,17 +212,6 @@ Refitted refit(EngineFile engine, const OnnxModel& model, const BuildOptions& gi
   return result;
 }
 
-// kept: the bytes of the engine, which stays; empty: the engine is made anew.
-BuiltEngine refitted(EngineFile engine, const OnnxModel& model, const BuildOptions& options,
-                     std::span<const std::byte> kept) {
-  const bool is_kept = engine.weights_apart && !kept.empty();
-  Refitted made =
-      refit(std::move(engine), model, options, is_kept ? Keep::kEngine : Keep::kNothing);
-  BuiltEngine built = built_engine(made.file, std::move(made.report));
-  if (is_kept) built.bytes.assign(kept.begin(), kept.end());
-  return built;
-}
-
 // Before the work, not after it.
 void check_outputs(bool is_apart, const std::string& output, const std::string& weights) {
   if (is_apart && weights.empty())
@@ -255,7 +244,13 @@ BuiltEngine refit_engine(std::span<const std::byte> engine, const OnnxModel& mod
     const NewTensor copy = allocate_tensor(DataType::kU8, {static_cast<int64_t>(engine.size())});
     std::ranges::copy(engine, copy.data.begin());
     const FileBytes aligned{copy.data, std::make_shared<const Tensor>(copy.tensor)};
-    return refitted(open_recorded(aligned, options), model, options, engine);
+    EngineFile file = open_recorded(aligned, options);
+    const bool is_kept = file.weights_apart;
+    Refitted made =
+        refit(std::move(file), model, options, is_kept ? Keep::kEngine : Keep::kNothing);
+    BuiltEngine built = built_engine(made.file, std::move(made.report));
+    if (is_kept) built.bytes.assign(engine.begin(), engine.end());
+    return built;
   };
   return at_entry([&] {
     return with_context([] { return "while refitting an engine in memory"; }, refit_bytes);
@@ -271,11 +266,12 @@ BuildReport refit_engine(const std::string& engine_path, const OnnxModel& model,
     EngineFile engine = open_recorded(bytes, options);
     const bool is_apart = engine.weights_apart;
     check_outputs(is_apart, output, weights);
-    BuiltEngine built = refitted(std::move(engine), model, options,
-                                 output.empty() ? bytes.bytes : std::span<const std::byte>());
-    if (is_apart) write_file_atomically(weights, built.weights);
-    if (!output.empty()) write_file_atomically(output, built.bytes);
-    return std::move(built.report);
+    const Keep keep = is_apart && output.empty() ? Keep::kEngine : Keep::kNothing;
+    Refitted made = refit(std::move(engine), model, options, keep);
+    if (!output.empty()) return write_engine(made.file, std::move(made.report), output, weights);
+    write_weights_file(weights, made.file);
+    made.report.engine_bytes = bytes.bytes.size();
+    return std::move(made.report);
   };
   return at_entry([&] {
     return with_context([&] { return fmt::format("while refitting {}", engine_path); }, refit_file);

@@ -24,6 +24,7 @@ std::unique_ptr<Body> BodyImporter::begin(const std::string& name, Scope& outer)
   body->graph.name = name;
   body->scope = outer.body_scope(name + "/");
   body->scope.model = &body->model;
+  body->model.file = outer.model->file;
   return body;
 }
 

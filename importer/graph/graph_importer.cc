@@ -67,15 +67,19 @@ void refuse_containers(const Graph& graph) {
 
 }  // namespace
 
-GraphImporter::GraphImporter(const ModelProto& model, std::string folder,
+GraphImporter::GraphImporter(std::shared_ptr<const ModelProto> model, std::string folder,
                              const ImportOptions& options, RankChoices& choices)
-    : model_(model),
+    : file_(std::move(model)),
+      model_(*file_),
       options_(options),
-      main_model_{
-          .graph = graph_, .folder = std::move(folder), .reserved_names = {}, .choices = &choices},
-      main_{.opsets = opsets_of(model), .model = &main_model_},
+      main_model_{.graph = graph_,
+                  .folder = std::move(folder),
+                  .reserved_names = {},
+                  .choices = &choices,
+                  .file = file_},
+      main_{.opsets = opsets_of(model_), .model = &main_model_},
       context_{.main_graph = graph_,
-               .functions = functions_of(model),
+               .functions = functions_of(model_),
                .choices = choices,
                .operators = options.operators} {}
 

@@ -1,6 +1,7 @@
 // GraphImporter: builds the graph of a model.
 #pragma once
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,10 +23,10 @@ namespace anneal {
 
 class GraphInputs;
 
-// For one model, once. Does not change the model, which must outlive it.
+// For one model, once. Constants of the graph share the model's memory.
 class GraphImporter {
  public:
-  GraphImporter(const anneal_onnx::ModelProto& model, std::string folder,
+  GraphImporter(std::shared_ptr<const anneal_onnx::ModelProto> model, std::string folder,
                 const ImportOptions& options, RankChoices& choices);
   // Fails with kInvalidModel, and with kUnsupported for everything in the model that is not
   // supported.
@@ -45,6 +46,7 @@ class GraphImporter {
   void check_declared_types(const anneal_onnx::GraphProto& graph);
   bool has_declared_ranks(const anneal_onnx::GraphProto& graph) const;
 
+  std::shared_ptr<const anneal_onnx::ModelProto> file_;
   const anneal_onnx::ModelProto& model_;
   const ImportOptions& options_;
   Graph graph_;

@@ -99,8 +99,8 @@ void NodeImporter::import_initializers(const GraphProto& graph, Scope& scope,
     if (proto.name().empty()) fail(ErrorCode::kInvalidModel, "an initializer without a name");
     if (left_out.contains(proto.name())) continue;
     const std::string name = scope.prefix + proto.name();
-    const auto constant =
-        attempt([&] { return model.graph.add_constant(name, to_tensor(proto, model.folder)); });
+    const auto constant = attempt(
+        [&] { return model.graph.add_constant(name, to_tensor(proto, model.folder, model.file)); });
     if (constant) {
       if (is_sub_byte(proto.data_type())) model.sub_bytes.insert(*constant);
       scope.define(proto.name(), {State::kImported, *constant});

@@ -38,6 +38,7 @@ class Node : public NodeInputs, public NodeAttributes {
     std::unordered_set<ValueId> sub_bytes = {};
     RankChoices* choices = nullptr;  // never null during an import
     std::optional<OpenBatch> batch = {};
+    std::shared_ptr<const void> file = {};  // whose memory large constants are
   };
 
   Node(Model& model, std::string name, int opset, std::vector<Attribute> attributes,

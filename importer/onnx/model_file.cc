@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl.h>
 
 #include <climits>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +17,8 @@
 
 namespace anneal {
 namespace {
+
+using anneal_onnx::ModelProto;
 
 // A graph inside an attribute costs three levels of messages. More graphs than control_flow.cc
 // allows are read, so that it can say so.
@@ -59,19 +63,33 @@ void check_size(uint64_t size) {
 }
 
 // The message may hold part of the bytes when the answer is no.
-bool parse(google::protobuf::MessageLite& message, std::span<const std::byte> bytes) {
-  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
-                                                static_cast<int>(bytes.size()));
+bool parse(google::protobuf::MessageLite& message, google::protobuf::io::CodedInputStream& stream) {
   stream.SetRecursionLimit(kMaxMessageDepth);
   return message.ParsePartialFromCodedStream(&stream) && stream.ConsumedEntireMessage();
 }
 
+bool parse(google::protobuf::MessageLite& message, std::span<const std::byte> bytes) {
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                                static_cast<int>(bytes.size()));
+  return parse(message, stream);
+}
+
+// Without a copy of the file's bytes beside the message. Null: parse_model() says why.
+std::shared_ptr<const ModelProto> parse_blocks(const std::string& path) {
+  constexpr int kBlock = 1 << 20;
+  std::ifstream file(path, std::ios::binary);
+  google::protobuf::io::IstreamInputStream blocks(&file, kBlock);
+  google::protobuf::io::CodedInputStream stream(&blocks);
+  auto model = std::make_shared<ModelProto>();
+  return parse(*model, stream) && model->has_graph() ? model : nullptr;
+}
+
 }  // namespace
 
-std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> bytes) {
+std::shared_ptr<const ModelProto> parse_model(std::span<const std::byte> bytes) {
   check_size(bytes.size());
   if (bytes.empty()) fail(ErrorCode::kInvalidModel, "not an ONNX model: the file is empty");
-  auto model = std::make_unique<anneal_onnx::ModelProto>();
+  auto model = std::make_shared<ModelProto>();
   const bool whole = parse(*model, bytes);
   if (whole && model->has_graph()) return model;
   const std::string what = foreign({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -86,10 +104,13 @@ std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> 
   fail(ErrorCode::kInvalidModel, "not an ONNX model");
 }
 
-std::unique_ptr<anneal_onnx::ModelProto> read_model(const std::string& path) {
+std::shared_ptr<const ModelProto> read_model(const std::string& path) {
+  constexpr uint64_t kLarge = 1 << 24;
   std::error_code unknown;  // of a pipe, or where reading will say why
   const uint64_t size = std::filesystem::file_size(path, unknown);
   if (!unknown) with_context([&] { return path; }, [&] { check_size(size); });
+  if (!unknown && size >= kLarge)
+    if (auto model = parse_blocks(path)) return model;
   const FileBytes file = read_file(path);
   return with_context([&] { return path; }, [&] { return parse_model(file.bytes); });
 }

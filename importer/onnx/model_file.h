@@ -15,8 +15,8 @@ namespace anneal {
 // Fail with kInvalidModel naming the actual kind of file, kUnsupported above 2 GiB (the limit of
 // the format: weights beyond it are external data), kIo if the file cannot be read. A
 // pipe is read to its end.
-std::unique_ptr<anneal_onnx::ModelProto> read_model(const std::string& path);
-std::unique_ptr<anneal_onnx::ModelProto> parse_model(std::span<const std::byte> bytes);
+std::shared_ptr<const anneal_onnx::ModelProto> read_model(const std::string& path);
+std::shared_ptr<const anneal_onnx::ModelProto> parse_model(std::span<const std::byte> bytes);
 std::unique_ptr<anneal_onnx::TensorProto> parse_tensor(std::span<const std::byte> bytes);
 
 }  // namespace anneal

@@ -113,11 +113,16 @@ uint64_t byte_count(uint64_t elements, DataType dtype) {
   return bytes;
 }
 
-Tensor from_raw(const std::string& raw, DataType dtype, const Dims& dims, uint64_t elements) {
+Tensor from_raw(const std::string& raw, DataType dtype, const Dims& dims, uint64_t elements,
+                const std::shared_ptr<const void>& owner) {
   if (raw.size() != byte_count(elements, dtype))
     fail(ErrorCode::kInvalidModel,
          fmt::format("{} bytes of raw data, but shape {} of {} takes {}", raw.size(),
                      to_string(dims), to_string(dtype), byte_count(elements, dtype)));
+  constexpr size_t kLeastShared = 1 << 20;
+  const bool is_aligned = reinterpret_cast<uintptr_t>(raw.data()) % size_of(dtype) == 0;
+  if (owner && dtype != DataType::kBool && raw.size() >= kLeastShared && is_aligned)
+    return Tensor(dtype, dims, owner, std::as_bytes(std::span(raw)));
   auto fresh = allocate_tensor(dtype, dims);
   std::memcpy(fresh.data.data(), raw.data(), raw.size());
   if (dtype == DataType::kBool) make_booleans(fresh.data);
@@ -261,7 +266,7 @@ std::optional<DataType> dtype_of_constant(int32_t element_type) {
 namespace {
 
 Tensor read_tensor(const TensorProto& proto, DataType dtype, const Dims& dims, uint64_t elements,
-                   const std::string& folder) {
+                   const std::string& folder, const std::shared_ptr<const void>& owner) {
   if (proto.data_location() == TensorProto::EXTERNAL)
     return from_external(proto, dtype, dims, elements, folder);
   if (proto.has_raw_data()) {
@@ -270,25 +275,26 @@ Tensor read_tensor(const TensorProto& proto, DataType dtype, const Dims& dims, u
                        proto.int64_data_size() || proto.double_data_size() ||
                        proto.uint64_data_size();
     if (!proto.raw_data().empty() || !typed)
-      return from_raw(proto.raw_data(), dtype, dims, elements);
+      return from_raw(proto.raw_data(), dtype, dims, elements, owner);
   }
   return from_typed_field(proto, dtype, dims, elements);
 }
 
 }  // namespace
 
-Tensor to_tensor(const TensorProto& proto, const std::string& folder) {
+Tensor to_tensor(const TensorProto& proto, const std::string& folder,
+                 const std::shared_ptr<const void>& owner) {
   const auto sub_byte = sub_byte_type(proto.data_type());
   const DataType dtype = sub_byte ? DataType::kU8 : require_dtype(proto.data_type());
   if (dtype == DataType::kString) fail(ErrorCode::kUnsupported, "a constant of strings");
   if (proto.has_segment()) fail(ErrorCode::kUnsupported, "a tensor stored in segments");
   Dims dims;
   const uint64_t elements = count_elements(proto, &dims);
-  if (!sub_byte) return read_tensor(proto, dtype, dims, elements, folder);
+  if (!sub_byte) return read_tensor(proto, dtype, dims, elements, folder, owner);
   const auto per_byte = static_cast<uint64_t>(8 / sub_byte->bits);
   const uint64_t bytes = elements / per_byte + (elements % per_byte != 0);
   const Dims packed_dims = {static_cast<int64_t>(bytes)};
-  return unpacked(read_tensor(proto, dtype, packed_dims, bytes, folder), *sub_byte, dims);
+  return unpacked(read_tensor(proto, dtype, packed_dims, bytes, folder, owner), *sub_byte, dims);
 }
 
 Tensor load_tensor_proto(std::span<const std::byte> bytes, std::string* name) {

@@ -1,6 +1,7 @@
 // Conversion of ONNX element types and tensors.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -27,7 +28,9 @@ std::optional<DataType> dtype_of_constant(int32_t element_type);
 
 // folder: where external data may lie; empty: none is allowed. Nothing is allocated before the data
 // is known to be there. Integers of 4 and 2 bits become i8 or u8. Fails with kInvalidModel or
-// kUnsupported; the caller names the tensor.
-Tensor to_tensor(const anneal_onnx::TensorProto& proto, const std::string& folder);
+// kUnsupported; the caller names the tensor. owner: of the proto; large tensors share its memory.
+// Null: none do.
+Tensor to_tensor(const anneal_onnx::TensorProto& proto, const std::string& folder,
+                 const std::shared_ptr<const void>& owner = nullptr);
 
 }  // namespace anneal
