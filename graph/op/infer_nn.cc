@@ -75,12 +75,15 @@ void require_zero_point(const InferInputs& inputs, int i, Size size) {
 }
 
 // The type of a product by quantized weights, which has scales: see MatMul in ops.h.
-DataType quantized_weights_type(const MatMul& op, const InferInputs& inputs) {
+// weights_depth: their K.
+DataType quantized_weights_type(const MatMul& op, const InferInputs& inputs, Size weights_depth) {
   const Shape &b = inputs.shape(1), &scale = inputs.shape(4);
   rules::require_dtype(inputs, 0, DataType::kF32);
   rules::require_dtype(inputs, 4, DataType::kF32);
   if (!is_8bit(inputs.dtype(1)))
     refuse(fmt::format("a scale for weights of {}", to_string(inputs.dtype(1))));
+  if (op.b_has_4_bits && (inputs.dtype(1) != DataType::kU8 || !op.transpose_b))
+    refuse("weights of 4 bits that are not u8 with a row for each column");
   if (inputs.has(2)) refuse("a zero point for data of f32");
   if (b.rank() != 2 || scale.rank() != 2)
     refuse(fmt::format("weights of rank {} with scales of rank {}", b.rank(), scale.rank()));
@@ -89,7 +92,7 @@ DataType quantized_weights_type(const MatMul& op, const InferInputs& inputs) {
     return size.known() && many.known() && size.value() > 0 && many.value() % size.value() == 0;
   };
   const bool per_column = scale[column] == Size(1) || scale[column] == b[column];
-  if (!serves(scale[depth], b[depth]) || !per_column)
+  if (!serves(scale[depth], weights_depth) || !per_column)
     refuse(fmt::format("scales of shape {} for weights of shape {}", inputs.sizes().text(scale),
                        inputs.sizes().text(b)));
   if (inputs.has(3)) {
@@ -180,13 +183,16 @@ Facts infer(const MatMul& op, const InferInputs& inputs) {
   if (a.rank() < 2 || b.rank() < 2)
     refuse(fmt::format("operands of ranks {} and {}", a.rank(), b.rank()));
   const bool has_scale = inputs.has(4);
-  const DataType dtype =
-      has_scale ? quantized_weights_type(op, inputs) : product_type(inputs, true);
   const auto size = [](const Shape& shape, bool transpose, int from_end) {
     return shape[shape.rank() - (transpose ? 3 - from_end : from_end)];
   };
+  if (op.b_has_4_bits && !has_scale) refuse("weights of 4 bits without scales");
   const Size rows = size(a, op.transpose_a, 2), columns = size(b, op.transpose_b, 1);
-  rules::agree(size(a, op.transpose_a, 1), size(b, op.transpose_b, 2), inputs, "inner sizes");
+  const Size stored = size(b, op.transpose_b, 2);
+  const Size depth = op.b_has_4_bits ? sizes.mul(stored, 2) : stored;
+  const DataType dtype =
+      has_scale ? quantized_weights_type(op, inputs, depth) : product_type(inputs, true);
+  rules::agree(size(a, op.transpose_a, 1), depth, inputs, "inner sizes");
   if (!has_scale) {
     require_zero_point(inputs, 2, rows);
     require_zero_point(inputs, 3, columns);

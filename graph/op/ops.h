@@ -100,8 +100,14 @@ struct MatMul {
   bool transpose_a = false, transpose_b = false;
   std::vector<int64_t>
       split{};  // if not empty: an output per entry, each with that number of columns
+  // Only with b_scale and transpose_b: b is u8[N,K/2], and byte i of a row holds the numbers of
+  // k = 2i, in its low half, and of k = 2i + 1, both from 0 to 15. An absent b_zero_point is 8.
+  bool b_has_4_bits = false;
+  // A kernel that is not exact may round a to 8 bits, with a scale for each row and each K/G.
+  bool may_round_a = false;
   static void fields(auto& op, auto&& f) {
     f("transpose_a", op.transpose_a), f("transpose_b", op.transpose_b), f("split", op.split);
+    f("b_has_4_bits", op.b_has_4_bits), f("may_round_a", op.may_round_a);
   }
   bool operator==(const MatMul&) const = default;
 };

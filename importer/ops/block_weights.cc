@@ -19,11 +19,12 @@ class BlockProduct {
     node_.expect_inputs(3, 6);
     const DataType dtype = node_.dtype(kA, kFloats);
     node_.expect_same_dtype({kA, kScales, kBias});
-    node_.ignore("accuracy_level");  // the sums are f32, which every level allows
     node_.ignore("weight_prepacked");
     if (node_.has_input(kGroups)) node_.unsupported("blocks in another order (g_idx)");
     read_sizes();
-    const MatMul op{.transpose_b = true};
+    // Level 4: operands of 8 bits. Others: f32, f16 and bf16.
+    const MatMul op{.transpose_b = true,
+                    .may_round_a = node_.integer("accuracy_level", 0) == kOperandsOf8Bits};
     const std::vector<ValueId> factors = {node_.input(kA), weights()};
     if (!node_.has_input(kBias)) return node_.result(op, factors);
     return epilogue_result(node_, op, factors, {node_.input(kBias)}, dtype,
@@ -112,6 +113,7 @@ class BlockProduct {
   }
 
   static constexpr int64_t kMost = 1 << 24;
+  static constexpr int64_t kOperandsOf8Bits = 4;
   Node& node_;
   int64_t columns_ = 0, inner_ = 0, bits_ = 0, block_ = 0, blocks_ = 0;
 };

@@ -5,13 +5,19 @@
 // Where w is a constant matrix of 8 bits, s is one number, one for each column or one for each
 // block of a column (of at least 16 rows), and only such products read the dequantized matrix. A
 // product of few rows takes as long as reading its weights, which are a quarter of f32, in the
-// engine file as well. Many rows take less time by f32 weights, which are not converted in every
-// run, and so do few rows if the f32 weights of the whole model stay in a cache
-// (PassOptions::cached_weight_bytes). Exact: kernels multiply by the f32 numbers that Dequantize
-// would give. So the layer stays f32 where 16 bits are allowed, which take twice the memory and
-// round the weights again; not where a pattern asks for them. Nor where a target has no kernel for
-// it, as GPUs. Runs after integer_products, which takes products of two dequantized
-// operands, and before lower_quantize, which makes f32 constants of the remaining weights.
+// engine file as well. Where no two of the integers differ by more than 15, as those of models of 4
+// bits, the product reads them in 4 bits (MatMul::b_has_4_bits).
+//
+// Many rows take less time by f32 weights, which are not converted in every run, and so do few rows
+// if the f32 weights of the whole model stay in a cache (PassOptions::cached_weight_bytes). By
+// weights of 4 bits and rows that kernels may round (MatMul::may_round_a, without
+// PassOptions::exact) all products take less time.
+//
+// Exact: kernels multiply by the f32 numbers that Dequantize would give. So the layer stays f32
+// where 16 bits are allowed, which take twice the memory and round the weights again; not where a
+// pattern asks for them. Nor where a target has no kernel for it, as GPUs. Runs after
+// integer_products, which takes products of two dequantized operands, and before lower_quantize,
+// which makes f32 constants of the remaining weights.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +27,7 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/precision/four_bit_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/rewrite.h"
 
@@ -35,26 +42,34 @@ constexpr double kSharedCache = 8;
 
 struct KeptWeights {
   ValueId integers = ValueId::kNone, zeros = ValueId::kNone, scales = ValueId::kNone;
+  bool have_4_bits = false;
 };
 
 // Numbers for all or for each position of an axis of a matrix.
 template <class T, class From>
-ValueId add_matrix(Graph& graph, const std::string& name, DataType dtype, int axis,
-                   const std::vector<From>& numbers, size_t count) {
+Tensor matrix_of(DataType dtype, int axis, const std::vector<From>& numbers, size_t count) {
   Dims dims{1, 1};
   dims[axis] = static_cast<int64_t>(count);
   std::vector<T> values;
   for (size_t i = 0; i < count; ++i)
     values.push_back(static_cast<T>(numbers[numbers.size() == 1 ? 0 : i]));
-  return graph.add_constant(name, Tensor::of<T>(dtype, dims, std::span<const T>(values)));
+  return Tensor::of<T>(dtype, dims, std::span<const T>(values));
 }
 
-ValueId zero_matrix(Graph& graph, const std::string& name, int axis, const Scaling& scaling) {
-  if (!scaling.has_zeros()) return ValueId::kNone;
+// The factors of dequantized weights as MatMul reads them.
+struct Factors {
+  Tensor scales;
+  std::optional<Tensor> zeros;
+};
+
+Factors factors_of(const Scaling& scaling, int axis) {
   const size_t count = scaling.scales.size();
-  return scaling.integer == DataType::kI8
-             ? add_matrix<int8_t>(graph, name, DataType::kI8, axis, scaling.zeros, count)
-             : add_matrix<uint8_t>(graph, name, DataType::kU8, axis, scaling.zeros, count);
+  Factors factors{matrix_of<float>(DataType::kF32, axis, scaling.scales, count), {}};
+  if (!scaling.has_zeros()) return factors;
+  factors.zeros = scaling.integer == DataType::kI8
+                      ? matrix_of<int8_t>(DataType::kI8, axis, scaling.zeros, count)
+                      : matrix_of<uint8_t>(DataType::kU8, axis, scaling.zeros, count);
+  return factors;
 }
 
 // Of the weights that products multiply by, as floats, in whatever form the graph has them.
@@ -109,23 +124,39 @@ class Keeper {
     return rows;
   }
 
-  KeptWeights make() const {
+  // REQUIRES here and below: why_not() is empty
+  std::optional<FourBitWeights> four_bits() const {
+    const Factors factors = this->factors();
+    return in_4_bits(*graph_.constant(graph_.layer(dequantize_).inputs[0]), factors.scales,
+                     factors.zeros ? &*factors.zeros : nullptr, depth_ == 1);
+  }
+  KeptWeights make(std::optional<FourBitWeights> fewer) const {
     const Layer& weights = graph_.layer(dequantize_);
-    KeptWeights made{.integers = weights.inputs[0]};
-    if (op_as<Dequantize>(graph_, dequantize_)->block_size > 0) {
-      made.scales = weights.inputs[1];
-      if (weights.inputs.size() > 2) made.zeros = weights.inputs[2];
-      return made;
-    }
-    const Scaling scaling = *scaling_of(graph_, dequantize_);
-    const std::string name = weights.name;
-    made.scales = add_matrix<float>(graph_, name + "/scales", DataType::kF32, 1 - depth_,
-                                    scaling.scales, scaling.scales.size());
-    made.zeros = zero_matrix(graph_, name + "/zero_points", 1 - depth_, scaling);
-    return made;
+    if (!fewer) return made(weights.inputs[0], factors(), false);
+    const ValueId codes = graph_.add_constant(weights.name + "/codes", std::move(fewer->codes));
+    return made(codes, {std::move(fewer->scales), std::move(fewer->zeros)}, true);
   }
 
  private:
+  Factors factors() const {
+    const Layer& weights = graph_.layer(dequantize_);
+    if (op_as<Dequantize>(graph_, dequantize_)->block_size == 0)
+      return factors_of(*scaling_of(graph_, dequantize_), 1 - depth_);
+    Factors factors{*graph_.constant(weights.inputs[1]), {}};
+    if (weights.inputs.size() > 2 && weights.inputs[2] != ValueId::kNone)
+      factors.zeros = *graph_.constant(weights.inputs[2]);
+    return factors;
+  }
+
+  KeptWeights made(ValueId integers, Factors factors, bool have_4_bits) const {
+    const std::string name = graph_.layer(dequantize_).name;
+    KeptWeights weights{.integers = integers, .have_4_bits = have_4_bits};
+    weights.scales = graph_.add_constant(name + "/scales", std::move(factors.scales));
+    if (factors.zeros)
+      weights.zeros = graph_.add_constant(name + "/zero_points", *std::move(factors.zeros));
+    return weights;
+  }
+
   bool reads_as_weights(LayerId reader, ValueId reals) const {
     const Layer& layer = graph_.layer(reader);
     const auto* op = op_as<MatMul>(graph_, reader);
@@ -195,21 +226,34 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
     return refuse(fmt::format("{} was asked for", to_string(*asked)));
   const Keeper keeper(graph, id, dequantize);
   std::string why = keeper.why_not();
-  if (why.empty()) why = why_slower(keeper.row_count(), bytes, run.options);
   if (!why.empty()) return refuse(why);
-  const KeptWeights weights = keeper.make();
+  // By rows that may be rounded, weights of 4 bits take the least time whatever their number.
+  const bool may_round = op_as<MatMul>(graph, id)->may_round_a && !run.options.exact;
+  why = why_slower(keeper.row_count(), bytes, run.options);
+  std::optional<FourBitWeights> fewer;
+  if (why.empty() || may_round) fewer = keeper.four_bits();
+  if (!why.empty() && !fewer) return refuse(why);
+  const KeptWeights weights = keeper.make(std::move(fewer));
   NewLayer added = copy_of(graph, id);
   added.inputs[1] = weights.integers;
   const ValueId further[] = {ValueId::kNone, weights.zeros, weights.scales};
   added.inputs.insert(added.inputs.begin() + 2, std::begin(further), std::end(further));
   added.op_input_count = 5;
+  if (weights.have_4_bits) {
+    auto& op = std::get<MatMul>(added.op);
+    op.transpose_b = op.b_has_4_bits = true;
+  }
   if (why = run.ask_targets(graph, added); !why.empty()) return refuse(why);
   const ValueId reals = graph.layer(dequantize).outputs[0];
   const std::string name = graph.layer(id).name;
-  const std::string_view type = to_string(graph.value(weights.integers).type().dtype);
-  const Saving saved{.bytes = element_count(graph, reals) * 3};
+  const std::string_view type =
+      weights.have_4_bits ? "4 bits" : to_string(graph.value(weights.integers).type().dtype);
+  const int64_t count = element_count(graph, reals);
+  const Saving saved{.bytes = weights.have_4_bits ? count * 7 / 2 : count * 3};
   graph.replace_layer(id, graph.add(std::move(added)));
-  run.did(name, fmt::format("reads weights of {}", type), saved);
+  std::string text = fmt::format("reads weights of {}", type);
+  if (weights.have_4_bits && may_round) text += ", and may round the other operand to 8 bits";
+  run.did(name, std::move(text), saved);
   return true;
 }
 

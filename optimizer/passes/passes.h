@@ -34,7 +34,7 @@
   X(move_quantize, kInexact, "data-movement ops run on quantized values")                         \
   X(integer_products, kInexact, "products of dequantized operands are computed in integers")      \
   X(keep_quantized_weights, kExact,                                                               \
-    "products of few rows read 8-bit weights without expanding them")                             \
+    "products of few rows read weights of 4 or 8 bits without expanding them")                    \
   X(lower_quantize, kExact, "Quantize and Dequantize layers become elementwise programs")         \
   X(fuse_pointwise, kExact, "chains of elementwise layers become one layer")                      \
   X(fuse_softmax, kInexact, "a Log or TopK after a softmax is fused with it")                     \

@@ -114,35 +114,33 @@ TEST_P(PackWeights, OfAnotherSizeOrFormTheyAreNot) {
 INSTANTIATE_TEST_SUITE_P(InstructionSets, PackWeights, ::testing::Values("cpu", "cpu:baseline"),
                          [](const auto& info) { return info.param == "cpu" ? "all" : "baseline"; });
 
-// u8 weights of 0 to 15, and one number more at the end, which may be larger.
+// u8 weights of 0 to 15, and a last one, which may be larger.
 std::string quantized_net(int last) {
   constexpr int kDepth = 1000, kColumns = 64;  // whole panels of every CPU
   std::string weights;
   for (int i = 0; i < kDepth * kColumns - 1; ++i) weights += std::to_string(i * 7 % 16) + ", ";
-  std::string zeros = "8";
-  for (int i = 1; i < kColumns; ++i) zeros += ", 8";
   return "graph net(x: f32[2,1000])\n  const w: u8[1000,64] = {" + weights + std::to_string(last) +
-         "}\n  const z: u8[1,64] = {" + zeros +
-         "}\n  const s: f32[1,64] = random(1)\n"
-         "  y = MatMul(x, w, _, z, s)\n  return y\n";
+         "}\n  r = Dequantize(w, f32[]{0.02}, u8[]{8})\n"
+         "  y = MatMul(x, r)\n  return y\n";
 }
 
 EngineFile quantized_file(int last) {
   GraphBuildOptions options;
   options.targets = {"cpu"};
+  options.passes.cached_weight_bytes = 0;
   EngineFile file = build_text(quantized_net(last), options);
   ThreadTeam team(1);
   pack_weights(file, team);
   return file;
 }
 
-// Of 1000 x 64 weights with a scale and a zero point for each column.
+// Of 1000 x 64 weights with a scale for each column; those of 8 bits have room for zero points.
 TEST(PackQuantizedWeights, ThoseNearToEachOtherTakeHalfAByte) {
   for (const int last : {15, 16}) {
     EngineFile file = quantized_file(last);
     ASSERT_EQ(file.packed.size(), 1u) << "the kernel is cpu.matmul.quantized_weights";
-    const size_t weights = last == 15 ? 32'000 : 64'000, scales_and_zeros = 2 * 64 * 4;
-    EXPECT_EQ(file.packed[0].bytes.bytes().size(), weights + scales_and_zeros);
+    const size_t bytes = last == 15 ? 32'000 + 64 * 4 : 64'000 + 2 * 64 * 4;
+    EXPECT_EQ(file.packed[0].bytes.bytes().size(), bytes);
     const auto run_of = [](const EngineFile& made) {
       const auto saved = std::make_shared<std::vector<std::byte>>(save(made));
       const auto engine = make_engine(load_engine_file(*saved, saved), {.device = "cpu"});

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 #include <vector>
 
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/kernels/layer_run.h"
+#include "anneal/tests/kernels/tensor_text.h"
 
 namespace anneal::testing {
 namespace {
@@ -20,6 +24,7 @@ struct Weights {
   bool per_column = true, transposed = false;
   DataType dtype = DataType::kI8;
   Zeros zeros = Zeros::kNone;
+  bool have_4_bits = false;  // transposed
 };
 
 constexpr Weights kWeights[] = {
@@ -35,6 +40,16 @@ constexpr Weights kWeights[] = {
      .dtype = DataType::kU8,
      .zeros = Zeros::kMiddle},
     {.k = 1300, .n = 35, .groups = 2, .per_column = false},
+    {.k = 1024, .n = 300, .groups = 32, .transposed = true, .have_4_bits = true},
+    {.k = 66, .n = 45, .groups = 3, .transposed = true, .zeros = Zeros::kAny, .have_4_bits = true},
+    {.k = 1030, .n = 17, .per_column = false, .transposed = true, .have_4_bits = true},
+    {.k = 96,
+     .n = 33,
+     .groups = 6,
+     .per_column = false,
+     .transposed = true,
+     .zeros = Zeros::kAny,
+     .have_4_bits = true},
 };
 
 struct Operands {
@@ -43,7 +58,7 @@ struct Operands {
 
 TestLayer layer_of(const Weights& weights, std::vector<std::optional<Tensor>> inputs,
                    int64_t rows) {
-  TestLayer layer{MatMul{.transpose_b = weights.transposed}};
+  TestLayer layer{MatMul{.transpose_b = weights.transposed, .b_has_4_bits = weights.have_4_bits}};
   layer.inputs = std::move(inputs);
   layer.op_input_count = static_cast<int>(layer.inputs.size());
   layer.output_dims = {{rows, weights.n}};
@@ -51,7 +66,49 @@ TestLayer layer_of(const Weights& weights, std::vector<std::optional<Tensor>> in
   return layer;
 }
 
+Tensor normal_rows(int64_t rows, int64_t k) {
+  std::mt19937 random(static_cast<uint32_t>(k + rows));
+  std::normal_distribution<float> normal;
+  NewTensor a = allocate_tensor(DataType::kF32, {rows, k});
+  for (size_t i = 0; i < a.data.size() / 4; ++i)
+    reinterpret_cast<float*>(a.data.data())[i] = normal(random);
+  return a.tensor;
+}
+
+// The form of MatMul::b_has_4_bits, and the same numbers as f32.
+Operands make_4_bits(const Weights& w, int64_t rows) {
+  std::mt19937 random(static_cast<uint32_t>(w.k + w.n));
+  const auto code = [&] { return std::uniform_int_distribution<int>(0, 15)(random); };
+  const int64_t columns = w.per_column ? w.n : 1, group = w.k / w.groups;
+  NewTensor codes = allocate_tensor(DataType::kU8, {w.n, w.k / 2});
+  NewTensor floats = allocate_tensor(DataType::kF32, {w.n, w.k});
+  NewTensor scales = allocate_tensor(DataType::kF32, {columns, w.groups});
+  NewTensor zeros = allocate_tensor(DataType::kU8, {columns, w.groups});
+  auto* scale = reinterpret_cast<float*>(scales.data.data());
+  for (size_t i = 0; i < zeros.data.size(); ++i) {
+    scale[i] = 0.001F * static_cast<float>(code() + 1);
+    zeros.data[i] = static_cast<std::byte>(w.zeros == Zeros::kAny ? code() : 8);
+  }
+  for (int64_t n = 0; n < w.n; ++n)
+    for (int64_t k = 0; k < w.k; ++k) {
+      const int value = code();
+      const auto of_scale = static_cast<size_t>((w.per_column ? n * w.groups : 0) + k / group);
+      std::byte& byte = codes.data[static_cast<size_t>(n * (w.k / 2) + k / 2)];
+      byte |= static_cast<std::byte>(k % 2 == 0 ? value : value << 4);
+      reinterpret_cast<float*>(floats.data.data())[n * w.k + k] =
+          static_cast<float>(value - std::to_integer<int>(zeros.data[of_scale])) * scale[of_scale];
+    }
+  std::optional<Tensor> zero;
+  if (w.zeros != Zeros::kNone) zero = zeros.tensor;
+  const Tensor a = normal_rows(rows, w.k);
+  Operands made{layer_of(w, {a, codes.tensor, std::nullopt, zero, scales.tensor}, rows),
+                layer_of(w, {a, floats.tensor}, rows)};
+  std::get<MatMul>(made.floats.op).b_has_4_bits = false;
+  return made;
+}
+
 Operands make(const Weights& w, int64_t rows) {
+  if (w.have_4_bits) return make_4_bits(w, rows);
   std::mt19937 random(static_cast<uint32_t>(w.k + rows));
   std::normal_distribution<float> normal;
   const bool is_signed = w.dtype == DataType::kI8;
@@ -65,13 +122,11 @@ Operands make(const Weights& w, int64_t rows) {
     return static_cast<size_t>(w.transposed ? n * depth + k : k * columns + n);
   };
   const int64_t columns = w.per_column ? w.n : 1, group = w.k / w.groups;
-  NewTensor a = allocate_tensor(DataType::kF32, {rows, w.k});
+  const Tensor a = normal_rows(rows, w.k);
   NewTensor integers = allocate_tensor(w.dtype, dims(w.k, w.n));
   NewTensor floats = allocate_tensor(DataType::kF32, dims(w.k, w.n));
   NewTensor scales = allocate_tensor(DataType::kF32, dims(w.groups, columns));
   NewTensor zeros = allocate_tensor(w.dtype, dims(w.groups, columns));
-  for (size_t i = 0; i < a.data.size() / 4; ++i)
-    reinterpret_cast<float*>(a.data.data())[i] = normal(random);
   for (size_t i = 0; i < scales.data.size() / 4; ++i)
     reinterpret_cast<float*>(scales.data.data())[i] = normal(random) * 0.01F;
   for (std::byte& zero : zeros.data)
@@ -90,8 +145,8 @@ Operands make(const Weights& w, int64_t rows) {
     }
   std::optional<Tensor> zero;
   if (w.zeros != Zeros::kNone) zero = zeros.tensor;
-  return {layer_of(w, {a.tensor, integers.tensor, std::nullopt, zero, scales.tensor}, rows),
-          layer_of(w, {a.tensor, floats.tensor}, rows)};
+  return {layer_of(w, {a, integers.tensor, std::nullopt, zero, scales.tensor}, rows),
+          layer_of(w, {a, floats.tensor}, rows)};
 }
 
 TEST(QuantizedWeights, GiveTheBitsOfDequantizedOnes) {
@@ -116,6 +171,21 @@ TEST(QuantizedWeights, GiveTheBitsOfDequantizedOnes) {
     }
 }
 
+TEST(QuantizedWeights, HaveTheReferencesResults) {
+  const KernelEntry* reference = find_kernel(cpu_backend(), "cpu.matmul.reference");
+  const KernelEntry* by_integers = find_kernel(cpu_backend(), "cpu.matmul.quantized_weights");
+  std::unique_ptr<Device> device = cpu_backend().open("cpu");
+  for (const Weights& weights : kWeights) {
+    const Operands operands = make(weights, 3);
+    const RunResult wanted = run_layer(*reference, operands.quantized, *device);
+    const RunResult got = run_layer(*by_integers, operands.quantized, *device,
+                                    {.constants = {1, 3, 4}, .ignore_speed_heuristics = true});
+    ASSERT_EQ(wanted.why_not + got.why_not, "");
+    EXPECT_EQ(difference(got.outputs[0], wanted.outputs[0], 1e-5), std::nullopt)
+        << fmt::format("{} x {} in {} groups", weights.k, weights.n, weights.groups);
+  }
+}
+
 TEST(QuantizedWeights, AreForInstructionSetsThatConvertBytes) {
   const KernelEntry* entry = find_kernel(cpu_backend(), "cpu.matmul.quantized_weights");
   std::unique_ptr<Device> device = cpu_backend().open("cpu:baseline");
@@ -131,6 +201,122 @@ TEST(QuantizedWeights, AreConstants) {
   EXPECT_NE(run_layer(*entry, operands.quantized, *device).why_not, "");
   EXPECT_EQ(run_layer(*entry, operands.floats, *device, {.constants = {1}}).why_not,
             "weights without scales");
+}
+
+// The product of rows that are rounded to 8 bits by blocks of k, in f64.
+std::vector<double> rounded_product(const Weights& w, const Operands& operands, int64_t rows) {
+  const auto a = operands.floats.inputs[0]->as<float>();
+  const auto b = operands.floats.inputs[1]->as<float>();
+  const int64_t group = w.k / w.groups;
+  std::vector<double> sums;
+  for (int64_t row = 0; row < rows; ++row) {
+    std::vector<double> rounded;
+    for (int64_t k = 0; k < w.k; k += group) {
+      const auto part = a.subspan(static_cast<size_t>(row * w.k + k), static_cast<size_t>(group));
+      float most = 0;
+      for (const float x : part) most = std::max(most, std::abs(x));
+      for (const float x : part)
+        rounded.push_back(most == 0 ? 0 : std::nearbyint(x * (127 / most)) * double{most / 127});
+    }
+    for (int64_t n = 0; n < w.n; ++n) {
+      double sum = 0;
+      for (size_t k = 0; k < rounded.size(); ++k)
+        sum += rounded[k] * b[static_cast<size_t>(n * w.k) + k];
+      sums.push_back(sum);
+    }
+  }
+  return sums;
+}
+
+const KernelEntry& rounded_rows() { return *find_kernel(cpu_backend(), "cpu.matmul.rounded_rows"); }
+
+// Weights as the kernel takes them.
+constexpr Weights kOfRoundedRows[] = {
+    {.k = 1024, .n = 300, .groups = 32, .transposed = true, .have_4_bits = true},
+    {.k = 96, .n = 33, .groups = 6, .transposed = true, .zeros = Zeros::kAny, .have_4_bits = true},
+    {.k = 4096, .n = 70, .per_column = false, .transposed = true, .have_4_bits = true},
+    {.k = 240,
+     .n = 16,
+     .groups = 5,
+     .per_column = false,
+     .transposed = true,
+     .zeros = Zeros::kAny,
+     .have_4_bits = true},
+};
+
+TEST(RoundedRows, GiveTheFormulasSumsOnEveryCpu) {
+  for (const Weights& weights : kOfRoundedRows)
+    for (const int64_t rows : {1, 2, 3, 4, 5, 7, 33, 70}) {
+      Operands operands = make(weights, rows);
+      std::get<MatMul>(operands.quantized.op).may_round_a = true;
+      const std::vector<double> wanted = rounded_product(weights, operands, rows);
+      double largest = 0;
+      for (const double sum : wanted) largest = std::max(largest, std::abs(sum));
+      std::vector<Tensor> first;
+      for (const char* target : {"cpu", "cpu:avx2", "cpu:baseline"})
+        for (const Placement placement :
+             {Placement::kRowMajor, Placement::kPadded, Placement::kReversed})
+          for (const int threads : {1, 2}) {
+            std::unique_ptr<Device> device = cpu_backend().open(target);
+            const RunResult got = run_layer(rounded_rows(), operands.quantized, *device,
+                                            {.placement = placement,
+                                             .threads = threads,
+                                             .constants = {1, 3, 4},
+                                             .ignore_speed_heuristics = true});
+            ASSERT_EQ(got.why_not, "");
+            if (first.empty()) first = got.outputs;
+            ASSERT_EQ(got.outputs, first)
+                << fmt::format("{} x {} in {} groups, {} rows, {}, {} threads", weights.k,
+                               weights.n, weights.groups, rows, target, threads);
+          }
+      const auto sums = first[0].as<float>();
+      ASSERT_EQ(sums.size(), wanted.size());
+      for (size_t i = 0; i < sums.size(); ++i)
+        ASSERT_NEAR(sums[i], wanted[i], 1e-5 * largest) << rows << " rows, " << i;
+    }
+}
+
+TEST(RoundedRows, KeepWhatIsNotFinite) {
+  const Weights& weights = kOfRoundedRows[0];
+  Operands operands = make(weights, 5);
+  std::get<MatMul>(operands.quantized.op).may_round_a = true;
+  std::vector<float> rows(operands.floats.inputs[0]->as<float>().begin(),
+                          operands.floats.inputs[0]->as<float>().end());
+  const auto row = [&](size_t i) { return rows.begin() + static_cast<std::ptrdiff_t>(i * 1024); };
+  std::fill(row(0), row(1), 0.0F);
+  *(row(1) + 100) = std::numeric_limits<float>::quiet_NaN();
+  *(row(2) + 1023) = -std::numeric_limits<float>::infinity();
+  std::fill(row(3), row(4), 1e-38F);
+  operands.quantized.inputs[0] = Tensor::of<float>(DataType::kF32, {5, 1024}, rows);
+  for (const char* target : {"cpu", "cpu:baseline"}) {
+    std::unique_ptr<Device> device = cpu_backend().open(target);
+    const RunResult got = run_layer(rounded_rows(), operands.quantized, *device,
+                                    {.constants = {1, 3, 4}, .ignore_speed_heuristics = true});
+    ASSERT_EQ(got.why_not, "");
+    const auto sums = got.outputs[0].as<float>();
+    for (size_t n = 0; n < 300; ++n) {
+      EXPECT_EQ(sums[n], 0);
+      EXPECT_TRUE(std::isnan(sums[300 + n]) && std::isnan(sums[600 + n]));
+      EXPECT_EQ(sums[900 + n], 0) << "smaller numbers than 1e-30 count as 0";
+      EXPECT_TRUE(std::isfinite(sums[1200 + n]) && sums[1200 + n] != 0);
+    }
+  }
+}
+
+TEST(RoundedRows, AreOnlyThoseThatMayBe) {
+  std::unique_ptr<Device> device = cpu_backend().open("cpu");
+  const auto why_not = [&](const Weights& weights, bool may_round) {
+    Operands operands = make(weights, 2);
+    std::get<MatMul>(operands.quantized.op).may_round_a = may_round;
+    return run_layer(rounded_rows(), operands.quantized, *device,
+                     {.constants = {1, 3, 4}, .ignore_speed_heuristics = true})
+        .why_not;
+  };
+  EXPECT_EQ(why_not(kOfRoundedRows[0], false), "the left side may not be rounded");
+  EXPECT_EQ(why_not(kWeights[0], true), "the weights do not have 4 bits");
+  EXPECT_EQ(why_not({.k = 66, .n = 4, .transposed = true, .have_4_bits = true}, true),
+            "scales of groups that are no multiple of 16");
+  EXPECT_FALSE(rounded_rows().exact) << "--exact leaves it out";
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
   X(onednn_conv)                    \
   X(onednn_matmul)                  \
   X(onednn_pool)                    \
+  X(rounded_matmul)                 \
   X(packed_matmul)                  \
   X(packed_attention)               \
   X(int8_depthwise)                 \

@@ -245,51 +245,67 @@ void copy_group(const PackSource& source, int64_t first, int64_t width, int64_t 
   }
 }
 
-// A panel's row in 4 bits: the second half of the columns in the high halves of the bytes.
-void pack_halves(const uint8_t* row, int64_t columns, uint8_t* to) {
-  const int64_t half = columns / 2;
-  for (int64_t i = 0; i < half; ++i)
-    to[i] = static_cast<uint8_t>((row[i] & 15) | row[half + i] << 4);
-}
-
-// Subtracts the zero point of the column and group from the weights if the result has the bits of
-// the panel. Else the rest stays as a zero point, which f32 numbers subtract exactly.
-// REQUIRES: the weights of a group are as near to each other as these bits allow.
-void pack_weights(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
-                  std::byte* base, std::byte* to) {
+// Subtracts the zero point of the column and group from the weights if the result has 8 bits. Else
+// the rest stays as a zero point, which f32 numbers subtract exactly.
+void pack_weights8(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+                   std::byte* base, std::byte* to) {
   constexpr int kMostColumns = 64;
   int16_t low[kMostColumns], high[kMostColumns];
   uint8_t taken[kMostColumns];
   check(layout.tile_columns <= kMostColumns, "a panel's columns fit");
   auto* scales = reinterpret_cast<float*>(base + layout.sums_offset()) + first;
   auto* zeros = reinterpret_cast<float*>(base + layout.zeros_offset()) + first;
-  const bool in_4_bits = layout.kind == GemmKind::kWeights4;
-  const int least = in_4_bits ? -8 : -128, most = -least - 1;
   const bool is_signed = source.dtype == DataType::kI8;
   const auto copy = is_signed ? copy_group<int8_t> : copy_group<uint8_t>;
-  // Of 4 bits the bytes are made first.
-  std::vector<uint8_t> bytes(in_4_bits ? static_cast<size_t>(layout.group * layout.tile_columns)
-                                       : 0);
-  auto* out = reinterpret_cast<uint8_t*>(to);
+  auto* row = reinterpret_cast<uint8_t*>(to);
   for (int64_t group = 0; group < layout.groups(); ++group) {
-    uint8_t* row = in_4_bits ? bytes.data() : out;
     copy(source, first, width, group * layout.group, layout.group, layout.tile_columns,
          reinterpret_cast<std::byte*>(row), low, high);
     std::fill_n(scales, layout.tile_columns, 0.0F);
-    std::fill_n(zeros, layout.tile_columns, 0.0F);
+    if (layout.has_zeros) std::fill_n(zeros, layout.tile_columns, 0.0F);
     for (int64_t i = 0; i < width; ++i) {
       const int64_t at = group * source.scale_group_stride + (first + i) * source.scale_stride;
       const int32_t zero = source.zero == nullptr ? 0 : load_8bit(source.dtype, source.zero + at);
-      const bool fits = low[i] - zero >= least && high[i] - zero <= most;
-      const int32_t take = fits ? zero : in_4_bits ? low[i] - least : is_signed ? 0 : 128;
+      const bool fits = low[i] - zero >= -128 && high[i] - zero <= 127;
+      const int32_t take = fits ? zero : is_signed ? 0 : 128;
       taken[i] = static_cast<uint8_t>(take);
       scales[i] = source.scale[at];
-      zeros[i] = static_cast<float>(zero - take);
+      if (layout.has_zeros) zeros[i] = static_cast<float>(zero - take);
     }
-    for (int64_t k = 0; k < layout.group; ++k, row += layout.tile_columns) {
+    for (int64_t k = 0; k < layout.group; ++k, row += layout.tile_columns)
       for (int64_t i = 0; i < width; ++i) row[i] = static_cast<uint8_t>(row[i] - taken[i]);
-      if (in_4_bits) pack_halves(row, layout.tile_columns, out);
-      out += layout.lane_bytes();
+    scales += layout.padded_columns(), zeros += layout.padded_columns();
+  }
+}
+
+// The weights less 8, so that they have a sign. In a panel's row the second half of the columns
+// lies in the high halves of the bytes.
+void pack_weights4(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+                   std::byte* base, std::byte* to) {
+  constexpr int kMiddle = 8;
+  auto* scales = reinterpret_cast<float*>(base + layout.sums_offset()) + first;
+  auto* zeros = reinterpret_cast<float*>(base + layout.zeros_offset()) + first;
+  auto* out = reinterpret_cast<uint8_t*>(to);
+  const int64_t half = layout.tile_columns / 2, row_bytes = layout.lane_bytes();
+  std::memset(to, 0, static_cast<size_t>(layout.panel_bytes()));
+  for (int64_t i = 0; i < width; ++i) {
+    const auto* from =
+        reinterpret_cast<const uint8_t*>(source.data + (first + i) * source.column_stride);
+    uint8_t* at = out + i % half;
+    const int shift = i < half ? 0 : 4;
+    for (int64_t k = 0; k < layout.k; ++k, at += row_bytes) {
+      const int code = (from[k / 2] >> k % 2 * 4 & 15) ^ kMiddle;
+      *at = static_cast<uint8_t>(*at | code << shift);
+    }
+  }
+  for (int64_t group = 0; group < layout.groups(); ++group) {
+    for (int64_t i = 0; i < layout.tile_columns; ++i) {
+      const int64_t at = group * source.scale_group_stride + (first + i) * source.scale_stride;
+      scales[i] = i < width ? source.scale[at] : 0.0F;
+      if (!layout.has_zeros) continue;
+      zeros[i] = i < width
+                     ? static_cast<float>(load_8bit(DataType::kU8, source.zero + at) - kMiddle)
+                     : 0.0F;
     }
     scales += layout.padded_columns(), zeros += layout.padded_columns();
   }
@@ -321,7 +337,7 @@ PackLayout::PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns
 
 size_t PackLayout::bytes() const {
   const int64_t sums = kind == GemmKind::kU8S8 ? padded_columns() * 4 : 0;
-  const int64_t scales = 2 * groups() * padded_columns() * 4;
+  const int64_t scales = (has_zeros ? 2 : 1) * groups() * padded_columns() * 4;
   return cache_aligned(static_cast<size_t>(sums_offset() + sums + scales));
 }
 
@@ -329,7 +345,8 @@ std::string PackLayout::form() const {
   const std::string text =
       fmt::format("panels {}: {}x{} by {}, {} columns of {}", static_cast<int>(kind), k, n, tap,
                   tile_columns, elements_per_lane);
-  return group == 0 ? text : text + fmt::format(", scales of {}", group);
+  if (group == 0) return text;
+  return text + fmt::format(", scales{} of {}", has_zeros ? " and zero points" : "", group);
 }
 
 void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
@@ -352,8 +369,9 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
       }
       return pack_bf16(layout, source, first, width, out);
     case GemmKind::kWeights8:
+      return pack_weights8(layout, source, first, width, to, out);
     case GemmKind::kWeights4:
-      return pack_weights(layout, source, first, width, to, out);
+      return pack_weights4(layout, source, first, width, to, out);
     case GemmKind::kI16:
       return pack_i16(layout, source, first, width, out);
     case GemmKind::kU8S8: {

@@ -98,7 +98,8 @@ struct PackLayout {
   int64_t k = 0, n = 0, tap = 0;
   GemmKind kind = GemmKind::kF32;
   int tile_columns = 1, elements_per_lane = 1;
-  int64_t group = 0;  // of quantized weights: lanes that share a scale, a divisor of k
+  int64_t group = 0;       // of quantized weights: lanes that share a scale, a divisor of k
+  bool has_zeros = false;  // of quantized weights: room for zero points
 
   int64_t tap_lanes() const { return ceil_div(tap, elements_per_lane); }
   int64_t lanes() const { return tap == 0 ? 0 : k / tap * tap_lanes(); }
@@ -113,7 +114,7 @@ struct PackLayout {
   int64_t panel_bytes() const { return lanes() * lane_bytes(); }
   int64_t groups() const { return group == 0 ? 0 : lanes() / group; }
   // Behind the panels: sums of the columns (i32), which only kU8S8 uses; of quantized weights the
-  // scales of each group (f32, for each column), then the zero points likewise.
+  // scales of each group (f32, for each column), then the zero points likewise, if there are any.
   int64_t sums_offset() const { return panels() * panel_bytes(); }
   int64_t zeros_offset() const { return sums_offset() + groups() * padded_columns() * 4; }
   size_t bytes() const;      // a multiple of 64
@@ -121,6 +122,8 @@ struct PackLayout {
 };
 
 // A matrix to pack. Its k is made of several axes, the last one fastest.
+// For kWeights4 it is MatMul's b_has_4_bits: k has one axis, a byte holds two of its numbers, and
+// column_stride counts bytes.
 struct PackSource {
   DataType dtype = DataType::kF32;
   const std::byte* data = nullptr;

@@ -1,6 +1,6 @@
 // MatMul by packed panels and register tiles:
-//   cpu.matmul.quantized_weights   of f32 by constant weights of 8 bits, which stay so in memory;
-//                                  in 4 bits if no two weights differ by more than 15
+//   cpu.matmul.quantized_weights   of f32 by constant weights of 4 or 8 bits, which stay so in
+//                                  memory
 //   cpu.matmul.packed              all others
 #include <algorithm>
 #include <cstring>
@@ -56,29 +56,6 @@ struct DirectOutput {
   BatchOffsets batch;
 };
 
-// Whether no two of the numbers differ by more than 15.
-template <class T>
-bool fit_4_bits(std::span<const T> numbers) {
-  constexpr size_t kAtOnce = 4096;  // a fixed number, so that compilers use vectors
-  T low = numbers[0], high = numbers[0];
-  for (; numbers.size() >= kAtOnce && high - low <= 15; numbers = numbers.subspan(kAtOnce))
-    for (size_t i = 0; i < kAtOnce; ++i) {
-      low = std::min(low, numbers[i]);
-      high = std::max(high, numbers[i]);
-    }
-  if (high - low > 15) return false;
-  for (const T number : numbers) {
-    low = std::min(low, number);
-    high = std::max(high, number);
-  }
-  return high - low <= 15;
-}
-
-bool fit_4_bits(const Tensor& weights) {
-  return weights.dtype() == DataType::kI8 ? fit_4_bits(weights.as<int8_t>())
-                                          : fit_4_bits(weights.as<uint8_t>());
-}
-
 struct PreparedMatMul final : PreparedKernel {
   explicit PreparedMatMul(Epilogues::Spaces made) : spaces(std::move(made)) {}
   Epilogues::Spaces spaces;
@@ -104,13 +81,15 @@ class PackedMatMul final : public Kernel {
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         int8_(is_8bit(request.inputs[0].type.dtype)),
         group_(scale_group(op, request)),
-        kernels_(group_ > 0 ? weights_gemm(isa_of(request.device), in_4_bits(op, request))
+        kernels_(group_ > 0 ? weights_gemm(isa_of(request.device), op.b_has_4_bits)
                             : gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         epilogues_(std::move(epilogues)) {
     const Tensor* b = request.inputs[1].constant;
     const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
     const Tensor* zero = has_zero ? request.inputs[3].constant : nullptr;
+    may_have_zeros_ =
+        has_zero || (!op.b_has_4_bits && request.inputs[1].type.dtype == DataType::kU8);
     const bool needs_zero = has_zero && kernels_.kind == GemmKind::kI16;
     if (b == nullptr || (needs_zero && zero == nullptr)) return;
     TensorView view = kernel_view(*b);
@@ -126,34 +105,19 @@ class PackedMatMul final : public Kernel {
     };
     packed_ = packed_constant(request, layout.form(),
                               layout.bytes() * static_cast<size_t>(matrices_of(view.dims)), fill);
-    if (group_ > 0) {
+    if (layout.has_zeros) {
       const auto* zeros = packed_zeros(layout);
       has_zeros_ = std::any_of(zeros, zeros + layout.groups() * layout.padded_columns(),
                                [](float number) { return number != 0; });
     }
   }
 
-  // Whether quantized weights are packed in 4 bits. A file that has them packed spares reading
-  // them.
-  static bool in_4_bits(const MatMul& op, const Request& request) {
-    const Tensor& weights = *request.inputs[1].constant;
-    if (request.packed != nullptr) {
-      const int depth = op.transpose_b ? 1 : 0;
-      for (const bool in_4_bits : {true, false}) {
-        PackLayout layout(weights_gemm(isa_of(request.device), in_4_bits), weights.dims()[depth],
-                          weights.dims()[1 - depth]);
-        layout.group = scale_group(op, request);
-        if (request.packed->find(layout.form(), layout.bytes())) return in_4_bits;
-      }
-    }
-    return fit_4_bits(weights);
-  }
-
   // How many rows of quantized weights share a scale; 0 of other weights.
   static int64_t scale_group(const MatMul& op, const Request& request) {
     if (request.op_input_count < 5 || !request.inputs[4].present) return 0;
     const int axis = op.transpose_b ? 1 : 0;
-    return request.inputs[1].type.shape[axis].value() / request.inputs[4].type.shape[axis].value();
+    const int64_t depth = request.inputs[1].type.shape[axis].value() * (op.b_has_4_bits ? 2 : 1);
+    return depth / request.inputs[4].type.shape[axis].value();
   }
 
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
@@ -218,8 +182,10 @@ class PackedMatMul final : public Kernel {
     source.zero = zero.data;
     if (zero.dims.rank() > 0 && count(zero.dims) > 1)
       source.zero_stride = zero.strides[zero.dims.rank() - 1];
-    PackLayout layout(kernels_, b.dims[rank - 2], b.dims[rank - 1]);
+    if (op_.b_has_4_bits) source.k_dims[0] *= 2;
+    PackLayout layout(kernels_, source.k_dims[0], b.dims[rank - 1]);
     layout.group = group_;
+    layout.has_zeros = group_ > 0 && may_have_zeros_;
     return {layout, source};
   }
 
@@ -441,8 +407,9 @@ class PackedMatMul final : public Kernel {
   MatMul op_;
   size_t op_inputs_;
   bool int8_;
-  int64_t group_;           // of quantized weights: rows that share a scale; else 0
-  bool has_zeros_ = false;  // of quantized weights, behind packing
+  int64_t group_;  // of quantized weights: rows that share a scale; else 0
+  // Of quantized weights, before and after packing.
+  bool may_have_zeros_ = false, has_zeros_ = false;
   GemmKernels kernels_;
   LoadBlock load_;
   Epilogues epilogues_;

@@ -83,15 +83,22 @@ void matmul(const MatMul& op, const ReferenceArgs& args) {
 // Quantized weights, as f32.
 struct QuantizedWeights {
   QuantizedWeights(const MatMul& op, const ReferenceArgs& args)
-      : b(op.transpose_b ? transposed(args.inputs[1]) : args.inputs[1]),
+      : has_4_bits(op.b_has_4_bits),
+        b(op.transpose_b ? transposed(args.inputs[1]) : args.inputs[1]),
         scale(op.transpose_b ? transposed(args.inputs[4]) : args.inputs[4]) {
     if (args.has(3)) zero = op.transpose_b ? transposed(args.inputs[3]) : args.inputs[3];
-    if (b.dims[0] > 0) rows_per_scale = b.dims[0] / scale.dims[0];
+    const int64_t depth = b.dims[0] * (has_4_bits ? 2 : 1);
+    if (depth > 0) rows_per_scale = depth / scale.dims[0];
   }
   float at(int64_t k, int64_t n) const {
     const Dims of_scale{k / rows_per_scale, scale.dims[1] == 1 ? 0 : n};
-    int32_t value = integer(b, dot(Dims{k, n}, b.strides));
-    if (zero.data != nullptr) value -= integer(zero, dot(of_scale, zero.strides));
+    int32_t value = has_4_bits ? integer(b, dot(Dims{k / 2, n}, b.strides)) >> k % 2 * 4 & 15
+                               : integer(b, dot(Dims{k, n}, b.strides));
+    if (zero.data != nullptr) {
+      value -= integer(zero, dot(of_scale, zero.strides));
+    } else if (has_4_bits) {
+      value -= 8;
+    }
     return static_cast<float>(value) * scale.as<float>()[dot(of_scale, scale.strides)];
   }
 
@@ -100,6 +107,7 @@ struct QuantizedWeights {
     return view.dtype == DataType::kI8 ? int32_t{view.as<int8_t>()[offset]}
                                        : int32_t{view.as<uint8_t>()[offset]};
   }
+  bool has_4_bits;
   TensorView b, scale, zero;
   int64_t rows_per_scale = 1;
 };

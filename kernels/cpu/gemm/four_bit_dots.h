@@ -1,0 +1,72 @@
+// Products of rows of 8-bit numbers by weights of 4 bits: exact integer sums within a group of k,
+// and f32 sums of the groups, in their order.
+//
+//   y[row][n] = sum over groups of  s[row][group] scale[group][n] sum over the group's k of
+//               q[row][k] (code[k][n] - zero[group][n])
+//
+// Panels of 16 columns follow each other. A panel holds its groups, and a group holds
+//   for each 8 of its k: 64 bytes, four for each column; byte j of a column has code j of the eight
+//                        in its low half and code j + 4 in its high half
+//   16 scales (f32)
+//   16 zero points (u8), if the layout has them; else all are 8
+// The layout and the results are the same for every instruction set.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "anneal/core/integer.h"
+#include "anneal/core/isa.h"
+
+namespace anneal::cpu {
+
+struct FourBitLayout {
+  static constexpr int64_t kColumns = 16;     // of a panel
+  static constexpr int64_t kLeastGroup = 16;  // groups are multiples of it
+  int64_t k = 0, n = 0, group = 0;            // group: a divisor of k
+  bool has_zeros = false;
+  int64_t groups() const { return k / group; }
+  int64_t panels() const { return ceil_div(n, kColumns); }
+  int64_t scales_at() const { return group * kColumns / 2; }  // in a group of a panel
+  int64_t zeros_at() const { return scales_at() + kColumns * 4; }
+  int64_t group_bytes() const { return zeros_at() + (has_zeros ? kColumns : 0); }
+  int64_t panel_bytes() const { return groups() * group_bytes(); }
+  size_t bytes() const { return static_cast<size_t>(panels() * panel_bytes()); }
+  std::string form() const;  // as packed_constant() wants it
+};
+
+// Weights to pack: columns of k / 2 bytes, low halves first; scales and zero points of a column lie
+// factor_stride apart from those of the next one, and those of a group follow each other; a stride
+// of 0: one column for all. zeros may be null.
+struct FourBitSource {
+  const uint8_t* codes = nullptr;
+  const float* scales = nullptr;
+  const uint8_t* zeros = nullptr;
+  int64_t factor_stride = 0;
+};
+void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, int64_t panel,
+                    std::byte* to);
+
+// A row of f32 as q * scale, with a scale for each group: the largest magnitude becomes 127. A
+// group with a number that is not finite has a NaN as its scale.
+struct RoundedRow {
+  int8_t* q = nullptr;      // k
+  float* scales = nullptr;  // one for each group
+  int32_t* sums = nullptr;  // of the group's q
+};
+using RoundRow = void (*)(const FourBitLayout& layout, const float* row, const RoundedRow& to);
+RoundRow round_row(Isa isa);
+
+struct FourBitBlock {
+  const FourBitLayout* layout = nullptr;
+  const std::byte* panel = nullptr;  // the first one
+  int64_t panels = 0;
+  RoundedRow rows;  // the first one; the next one is k, groups and groups numbers later
+  int64_t row_count = 0;
+  float* c = nullptr;
+  int64_t c_stride = 0;  // elements; rows of c have room for whole panels
+};
+using FourBitDots = void (*)(const FourBitBlock& block);
+FourBitDots four_bit_dots(Isa isa);
+
+}  // namespace anneal::cpu

@@ -1,0 +1,174 @@
+// MatMul of f32 by weights of 4 bits where the left side may be rounded (MatMul::may_round_a):
+//   cpu.matmul.rounded_rows   rounds each row to 8 bits, group by group, and sums integers
+#include <algorithm>
+#include <utility>
+
+#include "anneal/core/new_tensor.h"
+#include "anneal/kernels/cpu/base/device.h"
+#include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/base/strided.h"
+#include "anneal/kernels/cpu/base/workspace.h"
+#include "anneal/kernels/cpu/gemm/four_bit_dots.h"
+#include "anneal/kernels/cpu/program/epilogue.h"
+
+namespace anneal::cpu {
+namespace {
+
+struct PreparedRows final : PreparedKernel {
+  explicit PreparedRows(Epilogues::Spaces made) : spaces(std::move(made)) {}
+  Epilogues::Spaces spaces;
+  Dims row_dims, row_strides;  // of the left side
+  int64_t rows = 0, column_stride = 1;
+  int64_t block_rows = 1, block_panels = 1, row_blocks = 0, column_blocks = 0;
+  // Byte offsets: shared in the workspace, the others in a thread's part.
+  size_t scales_at = 0, sums_at = 0, parts_at = 0, part_bytes = 0, tape_at = 0;
+};
+
+class RoundedMatMul final : public Kernel {
+ public:
+  RoundedMatMul(const Request& request, const FourBitLayout& layout, Epilogues epilogues)
+      : layout_(layout),
+        round_(round_row(isa_of(request.device))),
+        dots_(four_bit_dots(isa_of(request.device))),
+        epilogues_(std::move(epilogues)),
+        packed_(pack(request, layout)) {}
+
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
+    constexpr int64_t kMostRows = 32, kMostPanels = 32, kItemsOfThread = 4;
+    const TensorView &a = inputs[0], &y = outputs[0];
+    const int rank = y.dims.rank();
+    TapeSpace::Axes axes{{}, rank - 1};
+    for (int axis = 0; axis < rank - 1; ++axis) axes.rows.push_back(axis);
+    auto made = std::make_unique<PreparedRows>(epilogues_.spaces(inputs, outputs, axes));
+    PreparedRows& p = *made;
+    p.row_dims = part(a.dims, 0, rank - 1);
+    p.row_strides = part(a.strides, 0, rank - 1);
+    p.rows = count(p.row_dims);
+    p.column_stride = a.strides[rank - 1];
+    p.row_blocks = ceil_div(p.rows, kMostRows);
+    if (p.rows == 0) return made;
+    p.block_rows = ceil_div(p.rows, p.row_blocks);
+    const int64_t wanted = ceil_div(threads * kItemsOfThread, p.row_blocks);
+    p.block_panels = threads == 1
+                         ? kMostPanels
+                         : std::clamp<int64_t>(layout_.panels() / wanted / 4 * 4, 4, kMostPanels);
+    p.column_blocks = ceil_div(layout_.panels(), p.block_panels);
+
+    const auto rows = static_cast<size_t>(p.rows), groups = static_cast<size_t>(layout_.groups());
+    p.scales_at = cache_aligned(rows * static_cast<size_t>(layout_.k));
+    p.sums_at = p.scales_at + cache_aligned(rows * groups * 4);
+    p.parts_at = p.sums_at + cache_aligned(rows * groups * 4);
+    const size_t results =
+        static_cast<size_t>(p.block_rows * p.block_panels * FourBitLayout::kColumns) * 4;
+    // A row whose elements lie apart is gathered where results come later.
+    p.tape_at = cache_aligned(std::max(results, static_cast<size_t>(layout_.k) * 4));
+    p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
+    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedRows&>(*args.prepared);
+    if (p.rows == 0) return;
+    args.team.for_ranges(p.rows, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+      for (int64_t row = begin; row < end; ++row) round(p, args, row, part);
+    });
+    args.team.for_ranges(p.row_blocks * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+      for (int64_t item = begin; item < end; ++item) run_block(p, args, item, part);
+    });
+  }
+
+ private:
+  static Tensor pack(const Request& request, const FourBitLayout& layout) {
+    const Tensor& scales = *request.inputs[4].constant;
+    FourBitSource source{.codes = request.inputs[1].constant->as<uint8_t>().data(),
+                         .scales = scales.as<float>().data()};
+    if (layout.has_zeros) source.zeros = request.inputs[3].constant->as<uint8_t>().data();
+    source.factor_stride = scales.dims()[0] == 1 ? 0 : scales.dims()[1];
+    const auto fill = [&](std::byte* to) {
+      for_parts(request, layout.panels(),
+                [&](int64_t panel) { pack_four_bits(layout, source, panel, to); });
+    };
+    return packed_constant(request, layout.form(), cache_aligned(layout.bytes()), fill);
+  }
+
+  RoundedRow rounded(const PreparedRows& p, const LaunchArgs& args, int64_t row) const {
+    const int64_t groups = layout_.groups();
+    return {reinterpret_cast<int8_t*>(args.workspace) + row * layout_.k,
+            reinterpret_cast<float*>(args.workspace + p.scales_at) + row * groups,
+            reinterpret_cast<int32_t*>(args.workspace + p.sums_at) + row * groups};
+  }
+
+  void round(const PreparedRows& p, const LaunchArgs& args, int64_t row, std::byte* memory) const {
+    const float* from =
+        args.inputs[0].as<float>() + dot(coordinates(p.row_dims, row), p.row_strides);
+    if (p.column_stride != 1) {
+      auto* const gathered = reinterpret_cast<float*>(memory);
+      for (int64_t k = 0; k < layout_.k; ++k) gathered[k] = from[k * p.column_stride];
+      from = gathered;
+    }
+    round_(layout_, from, rounded(p, args, row));
+  }
+
+  void run_block(const PreparedRows& p, const LaunchArgs& args, int64_t item,
+                 std::byte* memory) const {
+    const int64_t row = item / p.column_blocks * p.block_rows;
+    const int64_t rows = std::min(p.block_rows, p.rows - row);
+    const int64_t panel = item % p.column_blocks * p.block_panels;
+    const int64_t panels = std::min(p.block_panels, layout_.panels() - panel);
+    if (rows <= 0) return;
+    const FourBitBlock block{.layout = &layout_,
+                             .panel = packed_.bytes().data() + panel * layout_.panel_bytes(),
+                             .panels = panels,
+                             .rows = rounded(p, args, row),
+                             .row_count = rows,
+                             .c = reinterpret_cast<float*>(memory),
+                             .c_stride = panels * FourBitLayout::kColumns};
+    dots_(block);
+    const int64_t column = panel * FourBitLayout::kColumns;
+    epilogues_.run(p.spaces, args, {block.c, block.c_stride},
+                   {row, rows, column, std::min(block.c_stride, layout_.n - column)},
+                   memory + p.tape_at);
+  }
+
+  FourBitLayout layout_;
+  RoundRow round_;
+  FourBitDots dots_;
+  Epilogues epilogues_;
+  Tensor packed_;
+};
+
+KernelResult make_rounded(const MatMul& op, const Request& request) {
+  if (!op.may_round_a) return refuse("the left side may not be rounded");
+  if (!op.b_has_4_bits) return refuse("the weights do not have 4 bits");
+  if (op.transpose_a) return refuse("a transposed left side");
+  for (const size_t i : {1, 3, 4})
+    if (request.inputs[i].present && request.inputs[i].constant == nullptr)
+      return refuse("weights, zero points or scales that are not constant");
+  const Dims &codes = request.inputs[1].constant->dims(),
+             &scales = request.inputs[4].constant->dims();
+  FourBitLayout layout{.k = codes[1] * 2, .n = codes[0], .has_zeros = request.inputs[3].present};
+  if (layout.k == 0 || layout.n == 0) return refuse("no weights");
+  layout.group = layout.k / scales[1];
+  if (layout.group % FourBitLayout::kLeastGroup != 0)
+    return refuse("scales of groups that are no multiple of 16");
+  if (isa_of(request.device) < Isa::kAvx2 && !request.ignore_speed_heuristics)
+    return refuse("without AVX2 f32 weights take less time");
+  auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
+  if (!epilogues) return refuse(epilogues.reason());
+  return std::make_unique<RoundedMatMul>(request, layout, std::move(*epilogues));
+}
+
+constexpr KernelEntry kEntries[] = {
+    entry<MatMul, make_rounded>("cpu.matmul.rounded_rows", Layout::kRowMajor, false),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> rounded_matmul_entries() { return kEntries; }
+
+}  // namespace anneal::cpu
