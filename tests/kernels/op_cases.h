@@ -15,9 +15,10 @@ struct OpCase {
   std::vector<std::string> inputs;
 };
 
-// Five files, so that each is short: windows, products and norms; programs and reductions; what
-// moves elements; recurrence; what detectors end with.
+// Six files, so that each is short: windows, products and norms; attention; programs and
+// reductions; what moves elements; recurrence; what detectors end with.
 std::vector<OpCase> nn_op_cases();
+std::vector<OpCase> attention_op_cases();
 std::vector<OpCase> arithmetic_op_cases();
 std::vector<OpCase> movement_op_cases();
 std::vector<OpCase> recurrent_op_cases();

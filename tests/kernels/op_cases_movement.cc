@@ -177,8 +177,8 @@ std::vector<OpCase> movement_op_cases() {
 
 std::vector<OpCase> op_cases() {
   std::vector<OpCase> cases;
-  for (auto* family :
-       {nn_op_cases, arithmetic_op_cases, movement_op_cases, recurrent_op_cases, detect_op_cases})
+  for (auto* family : {nn_op_cases, attention_op_cases, arithmetic_op_cases, movement_op_cases,
+                       recurrent_op_cases, detect_op_cases})
     for (OpCase& each : family()) cases.push_back(std::move(each));
   return cases;
 }

@@ -402,83 +402,6 @@ std::vector<OpCase> pool_cases() {
   };
 }
 
-std::vector<OpCase> attention_cases() {
-  const auto with_score = [](std::string_view text, bool hidden_is_zero = false) {
-    return Attention{parse_program(text), hidden_is_zero};
-  };
-  const auto scale = with_score("(f32)->(f32) mul($0,0.125f32)");
-  const std::string causal = "select(lt(index(2),index(3)),-inff32,mul($0,0.25f32))";
-  return {
-      {"attention", Attention{}, {"f32[2,3,7,5]", "f32[2,3,9,5]", "f32[2,3,9,4]"}},
-      {"attention_scaled", scale, {"f32[1,4,65,64]", "f32[1,4,65,64]", "f32[1,4,65,64]"}},
-      {"attention_one_row", scale, {"f32[2,2,1,23]", "f32[2,2,129,23]", "f32[2,2,129,23]"}},
-      {"attention_one_key", scale, {"f32[1,2,9,8]", "f32[1,2,1,8]", "f32[1,2,1,7]"}},
-      {"attention_grouped", scale, {"f32[1,6,17,16]", "f32[1,2,33,16]", "f32[1,2,33,16]"}},
-      {"attention_of_one_head", scale, {"f32[2,5,4,8]", "f32[2,1,19,8]", "f32[2,1,19,3]"}},
-      {"attention_causal",
-       with_score("(f32)->(f32) " + causal),
-       {"f32[1,3,39,32]", "f32[1,3,39,32]", "f32[1,3,39,32]"}},
-      {"attention_mask_of_keys",
-       with_score("(f32,f32)->(f32) add(mul($0,0.5f32),$1)"),
-       {"f32[2,3,8,8]", "f32[2,3,27,8]", "f32[2,3,27,8]", "f32[2,1,1,27]=-9..0"}},
-      {"attention_whole_mask",
-       with_score("(f32,f32)->(f32) add($0,$1)"),
-       {"f32[2,3,8,8]", "f32[2,3,27,8]", "f32[2,3,27,8]", "f32[2,3,8,27]"}},
-      {"attention_boolean_mask",
-       with_score("(f32,bool)->(f32) select($1,$0,-inff32)", true),
-       {"f32[1,2,3,8]", "f32[1,2,4,8]", "f32[1,2,4,8]", "bool[3,4]={1,0,1,1,0,0,0,0,0,0,1,0}"}},
-      {"attention_hidden_is_nan",
-       with_score("(f32,bool)->(f32) select($1,$0,-inff32)"),
-       {"f32[1,1,2,8]", "f32[1,1,3,8]", "f32[1,1,3,8]", "bool[2,3]={1,0,1,0,0,0}"}},
-      {"attention_window_softcap",
-       with_score("(f32,i64)->(f32) select(lt(add(index(3),$1),index(2)),-inff32,"
-                  "mul(30f32,tanh(div($0,30f32))))"),
-       {"f32[1,2,23,16]=-9..9", "f32[1,2,23,16]=-9..9", "f32[1,2,23,16]", "i64[]={5}"}},
-      {"attention_alibi",
-       with_score("(f32,f32)->(f32) add($0,mul($1,f32(sub(index(3),index(2)))))"),
-       {"f32[1,3,9,8]", "f32[1,3,9,8]", "f32[1,3,9,8]", "const f32[3,1,1]=0..1"}},
-      {"attention_long",
-       scale,
-       {"f32[1,1,3,16]=-3..3", "f32[1,1,2100,16]=-3..3", "f32[1,1,2100,16]"}},
-      {"attention_wide_values", scale, {"f32[1,1,5,8]", "f32[1,1,39,8]", "f32[1,1,39,270]"}},
-      {"attention_large_scores",
-       Attention{},
-       {"f32[1,2,9,16]=-30..30", "f32[1,2,23,16]=-30..30", "f32[1,2,23,8]"}},
-      {"attention_no_keys", scale, {"f32[1,2,3,8]", "f32[1,2,0,8]", "f32[1,2,0,8]"}},
-      {"attention_no_rows", scale, {"f32[1,2,0,8]", "f32[1,2,3,8]", "f32[1,2,3,8]"}},
-      {"attention_f16",
-       with_score("(f32)->(f16) round_f16(mul(round_f16($0),0.125f32))"),
-       {"f16[1,2,33,64]", "f16[1,2,40,64]", "f16[1,2,40,64]"}},
-      {"attention_bf16_grouped", scale, {"bf16[2,4,9,16]", "bf16[2,2,7,16]", "bf16[2,2,7,16]"}},
-      {"attention_f16_image", scale, {"f16[2,3,197,64]", "f16[2,3,197,64]", "f16[2,3,197,64]"}},
-      {"attention_f16_causal",
-       with_score("(f32)->(f32) " + causal),
-       {"f16[1,3,150,128]", "f16[1,1,150,128]", "f16[1,1,150,128]"}},
-      {"attention_f16_odd_heads", scale, {"f16[1,2,37,40]", "f16[1,2,70,40]", "f16[1,2,70,36]"}},
-      {"attention_f16_narrow_heads", scale, {"f16[1,2,20,5]", "f16[1,2,35,5]", "f16[1,2,35,3]"}},
-      {"attention_f16_one_row", scale, {"f16[2,4,1,64]", "f16[2,4,300,64]", "f16[2,4,300,64]"}},
-      {"attention_f16_many_heads",
-       scale,
-       {"f16[8,20,65,16]", "f16[8,20,30,16]", "f16[8,20,30,16]"}},
-      {"attention_f16_hidden_is_zero",
-       with_score("(f32,bool)->(f32) select($1,$0,-inff32)", true),
-       {"f16[1,2,3,8]", "f16[1,2,4,8]", "f16[1,2,4,8]", "bool[3,4]={1,0,1,1,0,0,0,0,0,0,1,0}"}},
-      {"attention_f16_hidden_is_nan",
-       with_score("(f32,bool)->(f32) select($1,$0,-inff32)"),
-       {"f16[1,1,2,8]", "f16[1,1,3,8]", "f16[1,1,3,8]", "bool[2,3]={1,0,1,0,0,0}"}},
-      {"attention_f16_large_scores",
-       Attention{},
-       {"f16[1,2,9,16]=-30..30", "f16[1,2,23,16]=-30..30", "f16[1,2,23,8]"}},
-      {"attention_f16_no_keys", scale, {"f16[1,2,3,8]", "f16[1,2,0,8]", "f16[1,2,0,8]"}},
-      {"attention_bf16_mask",
-       with_score("(f32,f32)->(f32) add(mul($0,0.5f32),$1)"),
-       {"bf16[2,3,80,80]", "bf16[2,3,99,80]", "bf16[2,3,99,80]", "f32[2,1,1,99]=-9..0"}},
-      {"attention_f64",
-       with_score("(f64,f64)->(f64) add($0,$1)"),
-       {"f64[1,2,3,4]", "f64[1,1,5,4]", "f64[1,1,5,3]", "f64[5]"}},
-  };
-}
-
 std::vector<OpCase> norm_cases() {
   return {
       {"softmax_last", Softmax{1}, {"f32[7,129]=-9..9"}},
@@ -591,8 +514,7 @@ std::vector<OpCase> resize_cases() {
 
 std::vector<OpCase> nn_op_cases() {
   std::vector<OpCase> cases;
-  for (auto* family :
-       {conv_cases, matmul_cases, pool_cases, attention_cases, norm_cases, resize_cases})
+  for (auto* family : {conv_cases, matmul_cases, pool_cases, norm_cases, resize_cases})
     for (OpCase& each : family()) cases.push_back(std::move(each));
   return cases;
 }

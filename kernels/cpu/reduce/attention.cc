@@ -2,7 +2,8 @@
 //
 // For each batch and head of k: k^T and v are packed into panels. For each block of rows: all their
 // scores, the score's program, exponentials in place, and their product with v, which is divided by
-// the sums at the end. A block of scores stays in the second-level cache.
+// the sums at the end. A block of scores stays in the second-level cache. A few rows that share a
+// head of k, as those of a decoder's next token, read k and v where they lie, once (few_rows.h).
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -16,6 +17,7 @@
 #include "anneal/kernels/cpu/base/workspace.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/kernels/cpu/program/epilogue.h"
+#include "anneal/kernels/cpu/reduce/few_rows.h"
 #include "anneal/kernels/cpu/reduce/reduction_loops.h"
 #include "anneal/kernels/cpu/reference/program_map.h"
 
@@ -24,7 +26,8 @@ namespace {
 
 constexpr int64_t kScoreBytes = 192 << 10;  // of a block
 constexpr int64_t kMostRowTiles = 4;
-constexpr int64_t kLanes = 512;  // of scores that meet v at a time
+constexpr int64_t kLanes = 512;                   // of scores that meet v at a time
+constexpr int64_t kFewRows = 2 * FewRows::kMost;  // more of them are faster on register tiles
 
 struct PreparedAttention final : PreparedKernel {
   TapeSpace score, output;
@@ -32,6 +35,7 @@ struct PreparedAttention final : PreparedKernel {
   int64_t group_rows = 0;                         // of all heads that share one of k
   int64_t pitch = 0;                              // of a row of scores, elements
   int64_t block_rows = 1, blocks = 1, parts = 1;  // blocks of a group, in `parts` parts
+  bool has_few_rows = false;
   bool q_is_direct = false, y_is_direct = false;
   PackLayout k_layout, v_layout;
   // Byte offsets: of a group's packed v, and within a thread's part.
@@ -49,6 +53,7 @@ class PackedAttention final : public Kernel {
         score_kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
         value_kernels_(f32_gemm(isa_of(request.device))),
         loops_(reduction_loops(isa_of(request.device))),
+        few_(few_rows(isa_of(request.device))),
         load_(load_block(isa_of(request.device))),
         run_tape_(run_tape(isa_of(request.device))),
         score_(std::move(score)),
@@ -87,6 +92,8 @@ class PackedAttention final : public Kernel {
                     p.depth % score_kernels_.elements_per_lane == 0 && q.strides[3] == 1 &&
                     (q.strides[2] * element_size() % 4096 != 0 || p.block_rows < 8);
     p.y_is_direct = epilogue_.is_copy() && y.strides[3] == 1;
+    p.has_few_rows = p.group_rows <= kFewRows && reads_where_they_lie(inputs);
+    if (p.has_few_rows) p.parts = 1, p.q_is_direct = true;
     lay_out(p, threads);
     return made;
   }
@@ -95,6 +102,11 @@ class PackedAttention final : public Kernel {
     const auto& p = static_cast<const PreparedAttention&>(*args.prepared);
     if (p.output.rows() * p.output.columns() == 0) return;
     const int64_t groups = p.batches * p.groups;
+    if (p.has_few_rows)
+      return args.team.for_ranges(groups, 1, [&](int64_t begin, int64_t end) {
+        std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+        for (int64_t group = begin; group < end; ++group) run_few_rows(p, args, group, part);
+      });
     if (p.parts == 1) {
       args.team.for_ranges(groups, 1, [&](int64_t begin, int64_t end) {
         std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
@@ -138,15 +150,24 @@ class PackedAttention final : public Kernel {
     return args.workspace + group * static_cast<int64_t>(p.group_bytes);
   }
 
+  // q, k and v, as FewRows asks for.
+  static bool reads_where_they_lie(std::span<const TensorView> inputs) {
+    return std::ranges::all_of(inputs.first(3), [](const TensorView& view) {
+      return view.dtype == DataType::kF32 && view.strides[3] == 1 &&
+             view.dims[3] % FewRows::kMultiple == 0;
+    });
+  }
+
   void lay_out(PreparedAttention& p, int threads) const {
-    const auto rows = static_cast<size_t>(p.block_rows);
-    p.group_bytes = p.k_layout.bytes() + p.v_layout.bytes();
+    const auto rows = static_cast<size_t>(p.has_few_rows ? p.group_rows : p.block_rows);
+    p.group_bytes = p.has_few_rows ? 0 : p.k_layout.bytes() + p.v_layout.bytes();
     p.q_at = p.parts == 1 ? p.group_bytes : 0;
     p.scores_at =
         p.q_at + (p.q_is_direct ? 0 : cache_aligned(rows * static_cast<size_t>(q_pitch(p))));
     p.result_at = p.scores_at + cache_aligned(rows * static_cast<size_t>(p.pitch) * 4);
     const auto width = static_cast<size_t>(p.v_layout.padded_columns());
-    p.sums_at = p.result_at + (p.y_is_direct ? 0 : cache_aligned(rows * width * 4));
+    const bool has_result = !p.y_is_direct || p.has_few_rows;
+    p.sums_at = p.result_at + (has_result ? cache_aligned(rows * width * 4) : 0);
     p.tape_at = p.sums_at + cache_aligned(rows * 4);
     p.part_bytes = cache_aligned(
         p.tape_at + std::max(epilogue_.scratch_bytes(), score_ ? score_->scratch_bytes() : 0));
@@ -205,7 +226,9 @@ class PackedAttention final : public Kernel {
     };
     run_lanes(score_kernels_, p.k_layout, std::max<int64_t>(p.depth, 1), packed, {}, block,
               rows_of_q);
-    if (score_ && p.keys > 0) run_score(p, args, batch * p.heads + head, first, rows, memory);
+    if (score_ && p.keys > 0)
+      run_score(p, args, batch * p.heads + head, first, rows, memory + p.scores_at,
+                memory + p.tape_at);
 
     auto* const sums = reinterpret_cast<float*>(memory + p.sums_at);
     for (int64_t row = 0; row < rows; ++row) sums[row] = exponentials(p, scores + row * p.pitch);
@@ -253,13 +276,59 @@ class PackedAttention final : public Kernel {
   }
 
   void run_score(const PreparedAttention& p, const LaunchArgs& args, int64_t head, int64_t first,
-                 int64_t rows, std::byte* memory) const {
-    std::byte* const scores = memory + p.scores_at;
+                 int64_t rows, std::byte* scores, std::byte* scratch) const {
     const TensorView whole = scores_view(p, scores - first * p.pitch * 4);
     const TapeSpace::Operands operands{
         args.inputs.subspan(3, op_inputs_ - 3), {&whole, 1}, {scores, p.pitch}};
     const int64_t row = head * p.queries + first;
-    p.score.run(run_tape_, *score_, operands, {row, rows, 0, p.keys}, memory + p.tape_at);
+    p.score.run(run_tape_, *score_, operands, {row, rows, 0, p.keys}, scratch);
+  }
+
+  // All rows that share a head of k.
+  void run_few_rows(const PreparedAttention& p, const LaunchArgs& args, int64_t group,
+                    std::byte* memory) const {
+    const TensorView &q = args.inputs[0], &k = args.inputs[1], &v = args.inputs[2],
+                     &y = args.outputs[0];
+    const int64_t batch = group / p.groups, heads = p.heads / p.groups;
+    const int64_t first_head = group % p.groups * heads;
+    const auto of_head = [&](const TensorView& view, int64_t head) {
+      return view.as<float>() + batch * view.strides[0] + head * view.strides[1];
+    };
+    const auto row_of = [&](const TensorView& view, int64_t row) {
+      return of_head(view, first_head + row / p.queries) + row % p.queries * view.strides[2];
+    };
+    auto* const scores = reinterpret_cast<float*>(memory + p.scores_at);
+    auto* const results = reinterpret_cast<float*>(memory + p.result_at);
+    const float* rows[FewRows::kMost];
+    for (int64_t row = 0; row < p.group_rows; row += FewRows::kMost) {
+      const auto count = static_cast<int>(std::min<int64_t>(FewRows::kMost, p.group_rows - row));
+      for (int i = 0; i < count; ++i) rows[i] = row_of(q, row + i);
+      few_.scores(of_head(k, group % p.groups), k.strides[2], p.keys, p.depth, rows, count,
+                  scores + row * p.pitch, p.pitch);
+    }
+    float sums[kFewRows];
+    for (int64_t head = 0; head < heads; ++head) {
+      float* const of_rows = scores + head * p.queries * p.pitch;
+      if (score_ && p.keys > 0)
+        run_score(p, args, batch * p.heads + first_head + head, 0, p.queries,
+                  reinterpret_cast<std::byte*>(of_rows), memory + p.tape_at);
+      for (int64_t i = 0; i < p.queries; ++i)
+        sums[head * p.queries + i] = exponentials(p, of_rows + i * p.pitch);
+    }
+    for (int64_t row = 0; row < p.group_rows; row += FewRows::kMost) {
+      const auto count = static_cast<int>(std::min<int64_t>(FewRows::kMost, p.group_rows - row));
+      few_.sums(of_head(v, group % p.groups), v.strides[2], p.keys, p.width, scores + row * p.pitch,
+                p.pitch, count, results + row * p.width);
+    }
+    for (int64_t row = 0; row < p.group_rows; ++row) {
+      float* const line = results + row * p.width;
+      loops_.map_row(Map::kAffine, line, p.width, 0, sums[row], 0,
+                     p.y_is_direct ? row_of(y, row) : line);
+    }
+    for (int64_t head = 0; head < heads && !p.y_is_direct; ++head)
+      epilogue_.run(p.output, args, {results + head * p.queries * p.width, p.width},
+                    {(batch * p.heads + first_head + head) * p.queries, p.queries, 0, p.width},
+                    memory + p.tape_at);
   }
 
   // A row of scores becomes exponentials; what to multiply with in the end.
@@ -285,6 +354,7 @@ class PackedAttention final : public Kernel {
   size_t op_inputs_;
   GemmKernels score_kernels_, value_kernels_;
   ReductionLoops loops_;
+  FewRows few_;
   LoadBlock load_;
   RunTape run_tape_;
   std::optional<Tape> score_;

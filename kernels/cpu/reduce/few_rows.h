@@ -1,0 +1,23 @@
+// Attention of a few rows of q, which reads k and v once and where they lie: f32, elements of a row
+// next to each other, rows of multiples of 16 elements.
+#pragma once
+#include <cstdint>
+
+#include "anneal/core/isa.h"
+
+namespace anneal::cpu {
+
+struct FewRows {
+  static constexpr int kMost = 4;       // rows at a time
+  static constexpr int kMultiple = 16;  // of elements of a row of k and v
+  // scores[row * pitch + key] = rows[row] * k[key], for `depth` elements; `stride` elements from
+  // one row of k to the next.
+  void (*scores)(const float* k, int64_t stride, int64_t keys, int64_t depth,
+                 const float* const* rows, int count, float* scores, int64_t pitch);
+  // y[row * width + i] = sum of weights[row * pitch + key] * v[key][i], in the order of the keys.
+  void (*sums)(const float* v, int64_t stride, int64_t keys, int64_t width, const float* weights,
+               int64_t pitch, int count, float* y);
+};
+FewRows few_rows(Isa isa);
+
+}  // namespace anneal::cpu
