@@ -158,6 +158,9 @@ Plan load_nested_plan(ByteReader& from, int depth, const Plan* outer) {
   if (!outer) {  // check_plan() knows how many weights there are
     plan.input_defaults.resize(from.count(sizeof(uint32_t)));
     for (uint32_t& weight : plan.input_defaults) weight = from.number<uint32_t>();
+    plan.updated_ports.resize(from.count(2 * sizeof(uint32_t)));
+    for (UpdatedPort& port : plan.updated_ports)
+      port = {from.number<uint32_t>(), from.number<uint32_t>()};
   }
   // One at a time: a forged count of large structs takes no memory before their bytes are read.
   for (size_t left = from.count(1); left > 0; --left) plan.steps.push_back(load_step(from, plan));
@@ -191,7 +194,12 @@ void save_plan(ByteWriter& to, const Plan& plan, bool is_body) {
   for (const Slot& slot : plan.slots) save_slot(to, slot);
   save_indices(to, plan.inputs);
   save_indices(to, plan.outputs);
-  if (!is_body) save_indices(to, plan.input_defaults);
+  if (!is_body) {
+    save_indices(to, plan.input_defaults);
+    to.number(static_cast<uint32_t>(plan.updated_ports.size()));
+    for (const UpdatedPort& port : plan.updated_ports)
+      to.number(port.input), to.number(port.output);
+  }
   to.number(static_cast<uint32_t>(plan.steps.size()));
   for (const Step& step : plan.steps) save_step(to, step);
   to.number(static_cast<uint32_t>(plan.bodies.size()));

@@ -41,6 +41,13 @@ void check_slot_form(const Plan& plan, const Slot& slot) {
       bad("is a view of elements of another size");
     if (slot.base_offset.known() && slot.base_offset.value() < 0) bad("starts before its base");
   }
+  if (slot.storage == Storage::kDataDependent && slot.base != kNoSlot) {
+    const bool is_there = slot.base < plan.slots.size();
+    const Slot& base = plan.slots[is_there ? slot.base : 0];
+    if (!is_there || base.storage != Storage::kDataDependent || base.base != kNoSlot ||
+        base.device != slot.device)
+      bad("has the memory of a slot that is not late");
+  }
 }
 
 // The context gives late slots dense memory, so their kernels must have been made for that.
@@ -96,6 +103,12 @@ void check_ports(const Plan& plan) {
   for (const uint32_t port : plan.outputs)
     if (plan.slots[port].storage != Storage::kDataDependent) bound.push_back(port);
   check(bound, Storage::kOutput, "outputs");
+}
+
+void check_updated_ports(const Plan& plan) {
+  for (const UpdatedPort& port : plan.updated_ports)
+    if (port.input >= plan.inputs.size() || port.output >= plan.outputs.size())
+      refuse("an output updates an input, and one of them does not exist");
 }
 
 // That a default has the sizes of a run is for the run to see, as of any input.
@@ -477,6 +490,7 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, bool i
   check_ports(plan);
   check_batch_split(plan);
   check_defaults(plan, weights);
+  check_updated_ports(plan);
   check_devices(plan, is_body, sizes);
   check_order(plan);
   check_lifetimes(plan);

@@ -1,5 +1,7 @@
 #include "anneal/engine/builder/lifetimes.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "anneal/engine/memory_planner.h"
@@ -18,37 +20,52 @@ std::vector<uint32_t> last_uses(const Plan& plan) {
   return last;
 }
 
-// The first input of a step from which on its kernel can write its output over inputs, because it
-// reads each input at the place that it writes.
-size_t first_overwritable(const Plan& plan, const Step& step) {
-  if (step.outputs.size() != 1) return step.inputs.size();
-  if (std::holds_alternative<Pointwise>(step.op) && step.epilogues.empty()) return 0;
+bool is_scatter(const Step& step) {
+  return std::holds_alternative<ScatterElements>(step.op) ||
+         std::holds_alternative<ScatterND>(step.op);
+}
+
+// The inputs of a step that its kernel can write its output over, because it reads each of them at
+// the place that it writes.
+struct InputRange {
+  size_t begin = 0, end = 0;
+};
+InputRange overwritable_inputs(const Plan& plan, const Step& step) {
+  if (step.outputs.size() != 1) return {};
+  if (std::holds_alternative<Pointwise>(step.op) && step.epilogues.empty())
+    return {0, step.inputs.size()};
+  if (!plan.devices[step.device].starts_with("cpu")) return {};
+  if (is_scatter(step) && step.epilogues.empty()) return {0, 1};
   const bool is_product =
       std::holds_alternative<Conv>(step.op) || std::holds_alternative<MatMul>(step.op);
-  const bool is_on_cpu = plan.devices[step.device].starts_with("cpu");
-  return is_product && is_on_cpu ? step.op_input_count : step.inputs.size();
+  return is_product ? InputRange{step.op_input_count, step.inputs.size()} : InputRange{};
 }
 
 // The base that step i may write its output over; kNoSlot if there is none.
 uint32_t reusable_input(const Plan& plan, uint32_t i, const std::vector<uint32_t>& last) {
   const Step& step = plan.steps[i];
-  const size_t first = first_overwritable(plan, step);
-  if (first >= step.inputs.size()) return kNoSlot;
+  const auto [first, end] = overwritable_inputs(plan, step);
+  if (first >= end) return kNoSlot;
   const Slot& output = plan.slots[step.outputs[0]];
-  if (output.storage != Storage::kArena) return kNoSlot;
-  for (size_t at = first; at < step.inputs.size(); ++at) {
+  // A scatter copies its data else, which may be much more than what it writes.
+  const bool may_move = is_scatter(step) && output.storage == Storage::kOutput;
+  const bool is_late = is_scatter(step) && output.storage == Storage::kDataDependent;
+  if (output.storage != Storage::kArena && !may_move && !is_late) return kNoSlot;
+  const Storage wanted = is_late ? Storage::kDataDependent : Storage::kArena;
+  for (size_t at = first; at < end; ++at) {
     const uint32_t input = step.inputs[at];
     if (input == kNoSlot) continue;
     const Slot& slot = plan.slots[input];
     const uint32_t base = base_of(plan, input);
-    const bool fits = plan.slots[base].storage == Storage::kArena && last[base] == i &&
-                      covers_base(plan, slot) && slot.type.shape == output.type.shape &&
-                      slot.strides == output.strides && slot.device == output.device &&
+    const bool fits = plan.slots[base].storage == wanted && last[base] == i &&
+                      std::ranges::count(plan.outputs, base) == 0 && covers_base(plan, slot) &&
+                      slot.type.shape == output.type.shape && slot.strides == output.strides &&
+                      slot.device == output.device &&
                       size_of(slot.type.dtype) == size_of(output.type.dtype);
     bool read_otherwise = false;
     for (size_t k = 0; k < step.inputs.size(); ++k) {
       const uint32_t other = step.inputs[k];
-      const bool is_same_place = other == input && k >= first;
+      const bool is_same_place = other == input && k >= first && k < end;
       read_otherwise |= other != kNoSlot && !is_same_place && base_of(plan, other) == base;
     }
     if (fits && !read_otherwise) return base;
@@ -64,13 +81,76 @@ void share_in_place(Plan& plan) {
     const uint32_t base = reusable_input(plan, i, last);
     if (base == kNoSlot) continue;
     const uint32_t output = plan.steps[i].outputs[0];
-    for (Slot& slot : plan.slots)
-      if (slot.storage == Storage::kView && slot.base == output) slot.base = base;
-    plan.slots[output].storage = Storage::kView;
-    plan.slots[output].base = base;
-    last[base] = std::max(last[base], last[output]);
     plan.decisions.push_back({"memory", plan.steps[i].name, "writes over its input"});
+    if (plan.slots[output].storage == Storage::kDataDependent) {
+      const uint32_t owner = plan.slots[base].base;
+      plan.slots[output].base = owner == kNoSlot ? base : owner;
+      continue;
+    }
+    // The memory of a port is the caller's: what was computed before lies there.
+    const bool is_port = plan.slots[output].storage == Storage::kOutput;
+    const uint32_t kept = is_port ? output : base, view = is_port ? base : output;
+    for (Slot& slot : plan.slots)
+      if (slot.storage == Storage::kView && slot.base == view) slot.base = kept;
+    plan.slots[view].storage = Storage::kView;
+    plan.slots[view].base = kept;
+    last[kept] = std::max(last[kept], last[view]);
   }
+}
+
+namespace {
+
+// Whether the step reads this memory, if at all, at the places that it writes: of an output that
+// has the same dims and strides.
+bool updates(const Plan& plan, const Step& step, uint32_t memory) {
+  InputRange range = overwritable_inputs(plan, step);
+  if (step.kernel == "cpu.pad.copy") range = {0, 1};
+  for (size_t k = 0; k < step.inputs.size(); ++k) {
+    const uint32_t input = step.inputs[k];
+    if (input == kNoSlot || base_of(plan, input) != memory) continue;
+    if (k < range.begin || k >= range.end || !covers_base(plan, plan.slots[input])) return false;
+  }
+  return true;
+}
+
+bool is_updated(const Plan& plan, uint32_t input, uint32_t output) {
+  const Type &from = plan.slots[input].type, &to = plan.slots[output].type;
+  if (input == output || from.dtype != to.dtype || from.shape.rank() != to.shape.rank() ||
+      plan.slots[output].storage != Storage::kOutput)
+    return false;
+  for (int axis = 0; axis < from.shape.rank(); ++axis)
+    if (from.shape[axis].known() && to.shape[axis].known() && from.shape[axis] != to.shape[axis])
+      return false;
+  // A part of a batch reads and writes the same rows of both, or the whole input.
+  if (plan.batch_split && (from.shape.rank() == 0 || from.shape[0] != to.shape[0])) return false;
+  bool is_written = false;
+  for (const Step& step : plan.steps) {
+    const auto is_of = [&](uint32_t memory) {
+      return [&plan, memory](uint32_t slot) {
+        return slot != kNoSlot && base_of(plan, slot) == memory;
+      };
+    };
+    const bool reads = std::ranges::any_of(step.inputs, is_of(input));
+    const bool writes = std::ranges::any_of(step.outputs, is_of(output));
+    if (reads && is_written) return false;
+    if (reads && writes && !updates(plan, step, input)) return false;
+    is_written |= writes;
+  }
+  return is_written;
+}
+
+}  // namespace
+
+void find_updated_ports(Plan& plan) {
+  if (plan.devices.size() != 1 || !plan.devices[0].starts_with("cpu")) return;
+  for (uint32_t output = 0; output < plan.outputs.size(); ++output)
+    for (uint32_t input = 0; input < plan.inputs.size(); ++input)
+      if (is_updated(plan, plan.inputs[input], plan.outputs[output])) {
+        plan.updated_ports.push_back({input, output});
+        plan.decisions.push_back({"memory", plan.slots[plan.outputs[output]].name,
+                                  fmt::format("may be the memory of input \"{}\"",
+                                              plan.slots[plan.inputs[input]].name)});
+      }
 }
 
 void place_arena(Plan& plan) {

@@ -139,9 +139,9 @@ class ExecutionContext {
   // there is none. Fails with kInvalidArgument on a wrong name, element type, rank or size, naming
   // what the engine accepts; with kUnsupported on other memory of a GPU.
   void set_input(std::string_view name, const ConstTensorView& memory);
-  // Optional: the memory that runs write an output to; TensorView() undoes it. Runs fail if it
-  // overlaps an input or another output. Inputs without a default value must be set before. Refuses
-  // an output whose size depends on values. Fails as set_input() does.
+  // Optional: the memory that runs write an output to, set after inputs without a default value.
+  // TensorView() undoes it. Runs fail if it overlaps another output, or an input it does not update
+  // ("State" in docs/deployment.md). Refuses a size that depends on values. Fails as set_input().
   void set_output(std::string_view name, const TensorView& memory);
   // Prepares a run at these shapes: infers sizes, places memory and prepares kernels. An input that
   // is not named keeps the shape that was set last, else that of its default value, else the only

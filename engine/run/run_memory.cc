@@ -79,8 +79,15 @@ std::byte* RunMemory::arena_address(size_t slot) const {
 }
 
 std::byte* RunMemory::data_dependent(size_t slot, size_t bytes) {
-  ensure(data_dependent_[slot], bytes, run_.plan.slots[slot].device);
-  return data_dependent_[slot]->data();
+  const uint32_t owner = run_.plan.slots[slot].base;
+  std::unique_ptr<Buffer>& memory = data_dependent_[owner == kNoSlot ? slot : owner];
+  if (owner == kNoSlot)
+    ensure(memory, bytes, run_.plan.slots[slot].device);
+  else if (!memory || memory->size() < bytes)
+    fail(ErrorCode::kIncompatiblePlan,
+         fmt::format("slot \"{}\" is larger than the one whose memory it has",
+                     run_.plan.slots[slot].name));
+  return memory->data();
 }
 
 std::byte* RunMemory::late_workspace(size_t index, size_t bytes) {

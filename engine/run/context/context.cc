@@ -53,6 +53,10 @@ struct GivenMemory {
   bool overlaps(const GivenMemory& other) const {
     return extent.meets(other.extent) && views_overlap(view, other.view);
   }
+  bool is_same(const GivenMemory& other) const {
+    return view.data == other.view.data && view.dtype == other.view.dtype &&
+           view.dims == other.view.dims && view.strides == other.view.strides;
+  }
   ConstTensorView view;
   MemoryExtent extent;
 };
@@ -300,7 +304,8 @@ struct ExecutionContext::State {
     inputs[index] = {};
   }
 
-  // A step may write an output before another one reads an input.
+  // A step may write an output before another one reads an input, but where the plan says that the
+  // output updates the input.
   void check_overlap() {
     if (!std::exchange(is_memory_new, false)) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -313,7 +318,9 @@ struct ExecutionContext::State {
                               name, what, other));
       };
       for (size_t k = 0; k < inputs.size(); ++k)
-        if (outputs[i].overlaps(inputs[k])) refuse("input", engine->inputs()[k].name);
+        if (outputs[i].overlaps(inputs[k]) &&
+            !(outputs[i].is_same(inputs[k]) && run.may_update(k, i)))
+          refuse("input", engine->inputs()[k].name);
       for (size_t k = 0; k < i; ++k)
         if (outputs[i].overlaps(outputs[k])) refuse("output", engine->outputs()[k].name);
     }

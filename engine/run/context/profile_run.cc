@@ -109,6 +109,11 @@ void ProfileRun::bind(size_t profile) {
   next.run->bind();
 }
 
+bool ProfileRun::may_update(size_t input, size_t output) const {
+  const UpdatedPort wanted{static_cast<uint32_t>(input), static_cast<uint32_t>(output)};
+  return std::ranges::count(plans_[now_].plan->updated_ports, wanted) > 0;
+}
+
 void ProfileRun::prepare(std::span<const Dims> input_dims) {
   has_run_ = false;
   const size_t chosen = choose(input_dims);

@@ -144,7 +144,8 @@ class ScatterTuples final : public Kernel {
   void launch(const LaunchArgs& args) const override {
     const auto& p = static_cast<const PreparedTuples&>(*args.prepared);
     const TensorView &indices = args.inputs[1], &updates = args.inputs[2], &y = args.outputs[0];
-    if (p.whole.elements() > 0) p.whole.run(args.inputs[0].data, y.data, args.team);
+    if (p.whole.elements() > 0 && args.inputs[0].data != y.data)
+      p.whole.run(args.inputs[0].data, y.data, args.team);
     if (count(updates.dims) == 0) return;
     const auto size = static_cast<int64_t>(size_of(y.dtype));
     copy_slices(

@@ -21,7 +21,10 @@ class PadCopy final : public Kernel {
     static constexpr std::byte kZero[8] = {};
     const bool has_value = args.inputs.size() > 2 && args.inputs[2].data != nullptr;
     const Inside inside = place(x, args.inputs[1], y);
-    if (count(inside.dims) > 0)
+    const bool is_in_place = x.data == y.data && x.strides == y.strides;
+    if (is_in_place && inside.from != inside.to)
+      fail(ErrorCode::kInvalidArgument, "Pad: an output that updates its input begins elsewhere");
+    if (count(inside.dims) > 0 && !is_in_place)
       CopyPlan(element_, inside.dims, x.strides, y.strides)
           .run(x.data + inside.from, y.data + inside.to, args.team);
     for (int axis = x.dims.rank() - 1; axis >= 0; --axis)

@@ -137,7 +137,7 @@ void scatter_elements(const ScatterElements& op, const ReferenceArgs& args) {
   const TensorView &x = args.inputs[0], &indices = args.inputs[1], &y = args.results[0];
   const TensorView& updates = args.inputs[2];
   const int axis = static_cast<int>(op.axis);
-  copy_elements(x, y, args.team);
+  if (x.data != y.data) copy_elements(x, y, args.team);
   Dims others = y.strides;
   others[axis] = 0;
   const Walk<3> walk(indices.dims, {indices.strides, updates.strides, others});
@@ -154,7 +154,7 @@ void scatter_nd(const ScatterND& op, const ReferenceArgs& args) {
   const TensorView &x = args.inputs[0], &indices = args.inputs[1], &y = args.results[0];
   const TensorView& updates = args.inputs[2];
   const int tuples = indices.dims.rank() - 1, taken = static_cast<int>(indices.dims[tuples]);
-  copy_elements(x, y, args.team);
+  if (x.data != y.data) copy_elements(x, y, args.team);
   if (count(updates.dims) == 0) return;
   const TensorView slice = with_axes(y, taken, y.dims.rank());
   const TensorView update = with_axes(updates, tuples, updates.dims.rank());
