@@ -133,7 +133,8 @@ bool is_updated(const Plan& plan, uint32_t input, uint32_t output) {
     const bool reads = std::ranges::any_of(step.inputs, is_of(input));
     const bool writes = std::ranges::any_of(step.outputs, is_of(output));
     if (reads && is_written) return false;
-    if (reads && writes && !updates(plan, step, input)) return false;
+    // The first step that writes the output makes it of the input.
+    if (writes && !is_written && !(reads && updates(plan, step, input))) return false;
     is_written |= writes;
   }
   return is_written;
