@@ -100,8 +100,8 @@ struct BatchSplit {
   bool operator==(const BatchSplit&) const = default;
 };
 
-// Ports, by their indices, that may be one memory: then the output is the input, updated. No step
-// reads the input after one has written the output.
+// Ports, by their indices, that may be one memory: then the output is the input, updated. The first
+// step that writes the output reads each element where it writes it, and no later one reads any.
 struct UpdatedPort {
   uint32_t input = 0, output = 0;
   bool operator==(const UpdatedPort&) const = default;

@@ -253,7 +253,7 @@ constexpr const char* kBuildFooter = R"(Examples:
 
 In SHAPES, NAME: may be left out if the model has one input. --help-all also lists the sample flags.
 Exit status: 0 built; 2 wrong arguments or model; 3 the model has unsupported parts, all listed;
-4 a library for the target is missing or failed. On failure the engine file does not change.)";
+4 a library for the target is missing or failed. A build that fails does not change the engine file.)";
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include "anneal/engine/builder/choose_groups.h"
 #include "anneal/engine/builder/emit.h"
 #include "anneal/engine/builder/fused_values.h"
+#include "anneal/engine/builder/lifetimes.h"
 #include "anneal/engine/builder/make_batch_dynamic.h"
 #include "anneal/engine/builder/memory_check.h"
 #include "anneal/engine/builder/replay/gpu_choices.h"
@@ -328,6 +329,7 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
   for (Plan& plan : file.plans) {
     check_plan_memory(plan, file.weights, options.max_memory);
     decide_batch_split(plan, file);
+    find_updated_ports(plan);
   }
   return file;
 }

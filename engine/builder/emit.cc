@@ -307,7 +307,6 @@ Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights
   Emission emission{weights, options};
   Plan plan = emit_graph(graph, places, emission, {});
   share_sizes(plan);
-  find_updated_ports(plan);
   if (options.makes_code && !emission.kernels.empty())
     plan.code = places[0].device->prepare_code({});
   return plan;

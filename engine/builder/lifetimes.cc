@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "anneal/engine/memory_planner.h"
 #include "anneal/engine/plan_check.h"
@@ -100,17 +101,42 @@ void share_in_place(Plan& plan) {
 
 namespace {
 
-// Whether the step reads this memory, if at all, at the places that it writes: of an output that
-// has the same dims and strides.
-bool updates(const Plan& plan, const Step& step, uint32_t memory) {
-  InputRange range = overwritable_inputs(plan, step);
-  if (step.kernel == "cpu.pad.copy") range = {0, 1};
-  for (size_t k = 0; k < step.inputs.size(); ++k) {
-    const uint32_t input = step.inputs[k];
-    if (input == kNoSlot || base_of(plan, input) != memory) continue;
-    if (k < range.begin || k >= range.end || !covers_base(plan, plan.slots[input])) return false;
+// Whether the step gives the first numbers of a pad that are known to be 0.
+bool begins_with_zeros(const Plan& plan, uint32_t pads, int count) {
+  for (const Step& step : plan.steps) {
+    const auto* sizes = std::get_if<SizeTensor>(&step.op);
+    if (!sizes || step.outputs[0] != pads || !step.epilogues.empty()) continue;
+    const auto first = std::span(sizes->elements).first(static_cast<size_t>(count));
+    return std::ranges::all_of(first, [](Size size) { return size == Size(0); });
   }
-  return true;
+  return false;
+}
+
+// The inputs that the step reads at the places where it writes, if its output has their dims.
+InputRange updated_inputs(const Plan& plan, const Step& step) {
+  if (step.kernel != "cpu.pad.copy") return overwritable_inputs(plan, step);
+  const int rank = plan.slots[step.outputs[0]].type.shape.rank();
+  return {0, begins_with_zeros(plan, step.inputs[1], rank) ? size_t{1} : size_t{0}};
+}
+
+// Whether the step makes all of the output of all of the input, each element of the one at the same
+// place.
+bool updates(const Plan& plan, const Step& step, uint32_t input, uint32_t output) {
+  for (const uint32_t slot : step.outputs)
+    if (base_of(plan, slot) != output || !covers_base(plan, plan.slots[slot]) ||
+        plan.slots[slot].type.shape != plan.slots[output].type.shape)
+      return false;
+  const InputRange range = updated_inputs(plan, step);
+  bool reads = false;
+  for (size_t k = 0; k < step.inputs.size(); ++k) {
+    const uint32_t slot = step.inputs[k];
+    if (slot == kNoSlot || base_of(plan, slot) != input) continue;
+    if (k < range.begin || k >= range.end || !covers_base(plan, plan.slots[slot]) ||
+        plan.slots[slot].type.shape != plan.slots[input].type.shape)
+      return false;
+    reads = true;
+  }
+  return reads;
 }
 
 bool is_updated(const Plan& plan, uint32_t input, uint32_t output) {
@@ -121,7 +147,7 @@ bool is_updated(const Plan& plan, uint32_t input, uint32_t output) {
   for (int axis = 0; axis < from.shape.rank(); ++axis)
     if (from.shape[axis].known() && to.shape[axis].known() && from.shape[axis] != to.shape[axis])
       return false;
-  // A part of a batch reads and writes the same rows of both, or the whole input.
+  // Where a batch runs in parts, both must be cut into them alike.
   if (plan.batch_split && (from.shape.rank() == 0 || from.shape[0] != to.shape[0])) return false;
   bool is_written = false;
   for (const Step& step : plan.steps) {
@@ -130,11 +156,9 @@ bool is_updated(const Plan& plan, uint32_t input, uint32_t output) {
         return slot != kNoSlot && base_of(plan, slot) == memory;
       };
     };
-    const bool reads = std::ranges::any_of(step.inputs, is_of(input));
     const bool writes = std::ranges::any_of(step.outputs, is_of(output));
-    if (reads && is_written) return false;
-    // The first step that writes the output makes it of the input.
-    if (writes && !is_written && !(reads && updates(plan, step, input))) return false;
+    if (is_written && std::ranges::any_of(step.inputs, is_of(input))) return false;
+    if (writes && !is_written && !updates(plan, step, input, output)) return false;
     is_written |= writes;
   }
   return is_written;

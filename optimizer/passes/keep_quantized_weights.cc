@@ -13,11 +13,12 @@
 // weights of 4 bits and rows that kernels may round (MatMul::may_round_a, without
 // PassOptions::exact) all products take less time.
 //
-// Exact: kernels multiply by the f32 numbers that Dequantize would give. So the layer stays f32
-// where 16 bits are allowed, which take twice the memory and round the weights again; not where a
-// pattern asks for them. Nor where a target has no kernel for it, as GPUs. Runs after
-// integer_products, which takes products of two dequantized operands, and before lower_quantize,
-// which makes f32 constants of the remaining weights.
+// Exact: kernels multiply by the f32 numbers that Dequantize would give, but for kernels that are
+// not exact, which may round the left side where the model allows it. So the layer stays f32 where
+// 16 bits are allowed, which take twice the memory and round the weights again; not where a pattern
+// asks for them. Nor where a target has no kernel for it, as GPUs. Runs after integer_products,
+// which takes products of two dequantized operands, and before lower_quantize, which makes f32
+// constants of the remaining weights.
 #include <fmt/format.h>
 
 #include <algorithm>

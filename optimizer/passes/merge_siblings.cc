@@ -79,7 +79,12 @@ std::string why_apart(const Graph& graph, const Layer& a, const Layer& b) {
           "arithmetic",
           text_of(v.dims(), 2), text_of(w.dims(), 2), std::max(more, 1 / more));
   }
-  if (a.op != b.op)
+  // Whether rows may be rounded matters only to weights with scales.
+  const auto form = [](Op op) {
+    if (auto* product = std::get_if<MatMul>(&op)) product->may_round_a = false;
+    return op;
+  };
+  if (form(a.op) != form(b.op))
     return is_conv ? "other strides, pads or dilations" : "its weights are transposed, or theirs";
   for (int axis = 0; axis < w.dims().rank(); ++axis)
     if (axis != channel_axis(a.op, w) && w.dims()[axis] != v.dims()[axis])

@@ -45,13 +45,15 @@ Tensor transposed_matrix(const Tensor& matrix) {
   return made.tensor;
 }
 
-// The number that is subtracted from the integers: one that makes all zero points 8, if there is.
+// The number that is subtracted from the integers: one that makes all zero points 8, if there is,
+// else one that makes none negative, if there is.
 int shift_of(const Ends& ends, const std::optional<Ends>& zeros) {
   const Ends zero = zeros.value_or(Ends{});
   const int wanted = zero.low - kMiddle;
   const bool serves =
       zero.low == zero.high && wanted <= ends.low && ends.high <= wanted + kMostCode;
-  return serves ? wanted : ends.low;
+  if (serves) return wanted;
+  return ends.high - zero.low <= kMostCode ? std::min(ends.low, zero.low) : ends.low;
 }
 
 template <class T>

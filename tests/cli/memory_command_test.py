@@ -4,11 +4,15 @@
     memory_command_test.py PATH_OF_ANNEAL
 """
 
+import array
 import json
 import re
+import subprocess
+import sys
 import unittest
+from pathlib import Path
 
-from command_case import Command, I64, field, model, node, npy, tensor, value_info
+from command_case import ANNEAL, Command, F32, I64, field, model, node, npy, tensor, value_info
 
 # Axis 1 is summed up, so the steps stay apart and the values between them lie in the arena.
 SUMS = model([node("Abs", ["x"], ["a"], "abs"), node("CumSum", ["a", "axis"], ["b"], "sum"),
@@ -223,6 +227,45 @@ class MemoryByBatch(Command):
         self.anneal("bench", "few.engine", "--fit-memory", "1GB", status=2, says="--memory-by-batch")
         self.write("x.npy", npy([2, 1000], [0.5] * 2000))
         self.anneal("bench", "few.engine", "--memory-by-batch", "-i", "x.npy", status=2, says="x.npy")
+
+
+def large_products(count, side):
+    """As many products of [N, side], each by weights of its own, and the bytes of all weights."""
+    values = array.array("f", (0.001 * (i % 97 - 48) for i in range(side * side)))
+    weights = []
+    for i in range(count):
+        values[0] = i
+        weights.append(b"".join(field(1, side) for _ in range(2)) + field(2, F32) + field(8, f"w{i}") + field(9, values.tobytes()))
+    nodes = [node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"], f"product{i}") for i in range(count)]
+    ports = [[value_info(name, ["N", side])] for name in ("x0", f"x{count}")]
+    return model(nodes, *ports, weights), count * side * side * 4
+
+
+# Prints the most memory that the command of its arguments had.
+PEAK = """import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, capture_output=True)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)"""
+
+
+class MemoryOfABuild(Command):
+    def peak(self, name, content):
+        self.write(name, content)
+        return int(subprocess.run([sys.executable, "-c", PEAK, ANNEAL, "build", name], check=True, capture_output=True, text=True,
+                                  cwd=self.at).stdout)
+
+    def test_has_the_weights_once(self):
+        if b"__asan_init" in Path(ANNEAL).read_bytes():
+            self.skipTest("the address sanitizer keeps memory that was freed")
+        content, weights = large_products(6, 2048)
+        # Beside the model's weights there are those of one kernel, packed, and what the parser holds: half of the weights here.
+        self.assertLess(self.peak("large.onnx", content) - self.peak("small.onnx", FIXED), 1.75 * weights)
+
+    def test_refuses_a_large_model_that_is_cut_off(self):
+        content, _ = large_products(2, 2048)
+        self.write("cut.onnx", content[:-100])
+        self.anneal("build", "cut.onnx", status=2, says="a damaged or truncated ONNX model")
+        self.write("text.onnx", b"no model\n" * (1 << 21))
+        self.anneal("build", "text.onnx", status=2, says="it is text")
 
 
 if __name__ == "__main__":

@@ -176,6 +176,66 @@ graph other_type(past: f32[8])
               IsEmpty());
 }
 
+// An output may be written through a view of it, at other places.
+TEST(State, IsCopiedWhereTheOutputIsWrittenElsewhere) {
+  EXPECT_THAT(updated_by(R"txt(
+graph transposed(x: f32[64,64])
+  a = Pointwise(x) program="(f32)->(f32) neg($0)"
+  y = Transpose(a) permutation=[1,0]
+  return y
+)txt"),
+              IsEmpty());
+  EXPECT_THAT(updated_by(R"txt(
+graph scattered(x: f32[4,4], at: i64[1,4], own: f32[1,4])
+  a = ScatterElements(x, at, own) axis=0
+  y = Transpose(a) permutation=[1,0]
+  return y
+)txt"),
+              IsEmpty());
+  EXPECT_THAT(updated_by(R"txt(
+size P in 1..64 opt 16
+graph joined(x: f32[P,4], n: f32[1,4])
+  m = Pointwise(n) program="(f32)->(f32) mul($0,$0)"
+  pads = SizeTensor() elements=[0,0,-1,0]
+  a = Pad(x, pads, f32[]{0})
+  y = Concat(m, a) axis=0
+  return y
+)txt"),
+              IsEmpty());
+  EXPECT_THAT(updated_by(R"txt(
+graph in_place(x: f32[64,64])
+  y = Pointwise(x) program="(f32)->(f32) neg($0)"
+  return y
+)txt"),
+              Contains(UpdatedPort{0, 0}));
+}
+
+// Parts of a batch, each in place.
+TEST(State, IsUpdatedByPartsOfABatch) {
+  constexpr std::string_view kRows = R"txt(
+size N in 1..64 opt 64
+graph rows(x: f32[N,256])
+  most = Reduce(x, i64{1}) kind=max
+  y = Pointwise(x, most) program="(f32,f32)->(f32) sub($0,$1)"
+  return y
+)txt";
+  const EngineFile file = build_text(kRows);
+  EXPECT_TRUE(file.plans[0].batch_split);
+  EXPECT_THAT(file.plans[0].updated_ports, Contains(UpdatedPort{0, 0}));
+  const auto engine = engine_of(file);
+  for (const int64_t micro_batch : {0, 5}) {
+    ExecutionContext context(engine, {.micro_batch = micro_batch});
+    const Tensor x = random_f32({64, 256}, 1);
+    std::vector<float> memory = elements(x.view());
+    const TensorView view =
+        row_major_view(DataType::kF32, {64, 256}, reinterpret_cast<std::byte*>(memory.data()));
+    context.set_input("x", view);
+    context.set_output("y", view);
+    context.run();
+    EXPECT_EQ(memory, reference(kRows, {x}).at("y"));
+  }
+}
+
 TEST(State, OtherMemoryThatOverlapsIsRefused) {
   const auto engine = engine_of(build_text(kCache));
   ExecutionContext context(engine);

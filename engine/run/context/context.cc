@@ -302,6 +302,7 @@ struct ExecutionContext::State {
       run.unset_input(index);
     is_given[index] = false;
     inputs[index] = {};
+    is_memory_new = true;  // another profile may run, whose outputs update other inputs
   }
 
   // A step may write an output before another one reads an input, but where the plan says that the

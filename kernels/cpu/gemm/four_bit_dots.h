@@ -23,7 +23,9 @@ namespace anneal::cpu {
 struct FourBitLayout {
   static constexpr int64_t kColumns = 16;     // of a panel
   static constexpr int64_t kLeastGroup = 16;  // groups are multiples of it
-  int64_t k = 0, n = 0, group = 0;            // group: a divisor of k
+  // A sum of 2^16 products of 127 and a zero point of 255 fits 32 bits.
+  static constexpr int64_t kMostGroup = 1 << 16;
+  int64_t k = 0, n = 0, group = 0;  // group: a divisor of k
   bool has_zeros = false;
   int64_t groups() const { return k / group; }
   int64_t panels() const { return ceil_div(n, kColumns); }

@@ -156,6 +156,7 @@ KernelResult make_rounded(const MatMul& op, const Request& request) {
   layout.group = layout.k / scales[1];
   if (layout.group % FourBitLayout::kLeastGroup != 0)
     return refuse("scales of groups that are no multiple of 16");
+  if (layout.group > FourBitLayout::kMostGroup) return refuse("sums that may overflow 32 bits");
   if (isa_of(request.device) < Isa::kAvx2 && !request.ignore_speed_heuristics)
     return refuse("without AVX2 f32 weights take less time");
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
