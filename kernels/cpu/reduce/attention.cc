@@ -92,8 +92,8 @@ class PackedAttention final : public Kernel {
                     p.depth % score_kernels_.elements_per_lane == 0 && q.strides[3] == 1 &&
                     (q.strides[2] * element_size() % 4096 != 0 || p.block_rows < 8);
     p.y_is_direct = epilogue_.is_copy() && y.strides[3] == 1;
-    // Fewer groups than threads: packing them is work for all threads.
-    p.has_few_rows = p.group_rows <= kFewRows && items >= threads && reads_where_they_lie(inputs);
+    // Whatever the number of threads: results do not depend on it.
+    p.has_few_rows = p.group_rows <= kFewRows && reads_where_they_lie(inputs);
     if (p.has_few_rows) p.parts = 1, p.q_is_direct = true;
     lay_out(p, threads);
     return made;
