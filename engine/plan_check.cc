@@ -268,6 +268,12 @@ void check_order(const Plan& plan) {
       if (written[output] || base == Storage::kInput || base == Storage::kWeight)
         refuse(fmt::format("step \"{}\" writes slot \"{}\", which is not its to write", step.name,
                            plan.slots[output].name));
+      // Memory that a run has given to a tensor of the same size already, and gives to no other.
+      const Slot& slot = plan.slots[output];
+      if (slot.storage == Storage::kDataDependent && slot.base != kNoSlot &&
+          (!written[slot.base] || plan.slots[slot.base].type != slot.type))
+        refuse(fmt::format("step \"{}\" writes slot \"{}\" over one of another size, or before it",
+                           step.name, slot.name));
       written[output] = begun[base_of(plan, output)] = true;
     }
   }

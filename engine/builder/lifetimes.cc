@@ -48,7 +48,7 @@ uint32_t reusable_input(const Plan& plan, uint32_t i, const std::vector<uint32_t
   const auto [first, end] = overwritable_inputs(plan, step);
   if (first >= end) return kNoSlot;
   const Slot& output = plan.slots[step.outputs[0]];
-  // A scatter copies its data else, which may be much more than what it writes.
+  // In other memory a scatter copies all of its data, which may be much more than it writes.
   const bool may_move = is_scatter(step) && output.storage == Storage::kOutput;
   const bool is_late = is_scatter(step) && output.storage == Storage::kDataDependent;
   if (output.storage != Storage::kArena && !may_move && !is_late) return kNoSlot;

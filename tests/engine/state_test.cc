@@ -315,6 +315,14 @@ TEST(State, DamagedPlansAreRefused) {
   EXPECT_THAT(refusal_of([](Plan& plan) { plan.slots[plan.outputs[0]].base = plan.outputs[0]; },
                          kLateCache),
               HasSubstr("a slot that is not late"));
+  // The memory of a slot that is computed later, and may grow then.
+  const auto reversed = [](Plan& plan) {
+    Slot& present = plan.slots[plan.outputs[0]];
+    plan.slots[present.base].base = plan.outputs[0];
+    present.base = kNoSlot;
+  };
+  EXPECT_THAT(refusal_of(reversed, kLateCache),
+              HasSubstr("over one of another size, or before it"));
 }
 
 }  // namespace
