@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+import threading
 
 import bundle.facts as facts
 import bundle.record as record_files
@@ -26,6 +27,7 @@ SECONDS_OF_IMPORT = 30  # a first import reads a cold disk
 SECONDS_OF_BUILD = 100
 SECONDS_OF_BENCH = 30
 SECONDS_OF_COMPARING = 30
+MOST_COMPARED_AT_ONCE = 4  # the CPU's side takes several threads
 # Rounding that grows from step to step is no fault of a step.
 INHERITED = "given B's tensors, each step of A agrees"
 SECONDS_OF_TORCH = 60
@@ -93,7 +95,7 @@ def engine_of(setting, case):
 
 def compare_with_cpu(setting, end, case):
     """What `anneal compare` says of the same engine on both; None if its time was cut."""
-    answer = setting.work / "compare.json"
+    answer = setting.work / "{}.{}.compare.json".format(*case)
     answer.unlink(missing_ok=True)
     target = "emulated" if setting.emulated else setting.device
     engine = engine_of(setting, case)
@@ -208,13 +210,19 @@ def run(setting, record, end):
     record.set("built_after_seconds", record.elapsed())
     if facts.no_torch():
         record.set("torch", facts.no_torch())
-    # A time of a wrong result is none: all are compared before the first is timed.
-    for case in left:
+    lock = threading.Lock()
+
+    def compare_one(case):
         key = "{}.{}.compared".format(*case[:2])
-        if case[2] == 1 and key not in record.items and end.left() > 0:
-            item = {"error": errors[case]} if case in errors else compare_with_cpu(setting, end, case)
-            if item is not None:
+        if key in record.items or end.left() <= 0:
+            return
+        item = {"error": errors[case]} if case in errors else compare_with_cpu(setting, end, case)
+        if item is not None:
+            with lock:
                 record.add(key, item)
+
+    # A time of a wrong result is none: all are compared before the first is timed.
+    in_parallel(compare_one, [case for case in left if case[2] == 1], MOST_COMPARED_AT_ONCE)
     record.set("compared_after_seconds", record.elapsed())
     # PyTorch's times of a network come right behind ours, so that a run that is cut can compare some.
     for name in inputs:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Callable
 
+import bundle.commands as commands
 import bundle.engines as engines
 import bundle.facts as facts
 import bundle.kernels as kernels
@@ -57,6 +58,7 @@ PARTS = (
          ("tools", "op_cases", "kernels", "shapes")),
     Part("compile", 540, 30, 540, networks.run_compiled, (), ("networks", "torch_networks", "torch_timing"),
          is_default=False),
+    Part("commands", 120, 30, 120, commands.run, ("anneal", "pipeline"), ("commands", "networks", "made_networks"), is_default=False),
     Part("tuned", 540, 30, 540, tuned.run, ("anneal",), ("tuned", "networks", "made_networks"), is_default=False),
 )
 FIRST_WITHOUT_IMAGES = ("facts", "engines", "networks", "libraries")
