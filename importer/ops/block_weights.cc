@@ -23,9 +23,12 @@ class BlockProduct {
     if (node_.has_input(kGroups)) node_.unsupported("blocks in another order (g_idx)");
     read_sizes();
     // Level 4: operands of 8 bits. Others: f32, f16 and bf16.
-    const MatMul op{.transpose_b = true,
-                    .may_round_a = node_.integer("accuracy_level", 0) == kOperandsOf8Bits};
-    const std::vector<ValueId> factors = {node_.input(kA), weights()};
+    MatMul op{.transpose_b = true,
+              .may_round_a = node_.integer("accuracy_level", 0) == kOperandsOf8Bits};
+    const bool packed = stay_packed();
+    op.b_has_4_bits = packed;
+    const std::vector<ValueId> factors =
+        packed ? packed_operands() : std::vector<ValueId>{node_.input(kA), weights()};
     if (!node_.has_input(kBias)) return node_.result(op, factors);
     return epilogue_result(node_, op, factors, {node_.input(kBias)}, dtype,
                            [](Expressions in) { return in[0] + in[1]; });
@@ -47,17 +50,37 @@ class BlockProduct {
     blocks_ = (inner_ + block_ - 1) / block_;
   }
 
+  // Whether MatMul reads the codes as the model has them, so that no copy of them is made.
+  bool stay_packed() const {
+    return bits_ == 4 && node_.dtype(kA) == DataType::kF32 && blocks_ * block_ == inner_ &&
+           (!node_.has_input(kZeroPoints) || node_.dtype(kZeroPoints) == DataType::kU8);
+  }
+
+  // A and the inputs of MatMul::b_has_4_bits.
+  std::vector<ValueId> packed_operands() {
+    const Tensor codes = reshaped(packed(kCodes, inner_, "codes"), Dims{columns_, inner_ / 2});
+    const ValueId zeros = node_.has_input(kZeroPoints) ? zero_points() : ValueId::kNone;
+    return {node_.input(kA), node_.constant_value(codes, "codes"), ValueId::kNone, zeros, scales()};
+  }
+
+  int64_t bytes_of_row(int64_t numbers) const { return (numbers * bits_ + 7) / 8; }
+
   // Codes of `per_row` numbers in each of N rows, packed with the first one in the low bits; each
   // row begins with a new byte.
-  ValueId unpacked(int input, int64_t per_row, std::string_view name) {
+  const Tensor& packed(int input, int64_t per_row, std::string_view name) const {
     node_.dtype(input, {DataType::kU8});
-    const Tensor* packed = node_.constant(input);
-    if (packed == nullptr) node_.unsupported(fmt::format("{} that are not constant", name));
-    const int64_t row_bytes = (per_row * bits_ + 7) / 8;
-    const auto bytes = packed->as<uint8_t>();
-    if (static_cast<int64_t>(bytes.size()) != columns_ * row_bytes)
-      node_.invalid(
-          fmt::format("{} bytes of {}, {} expected", bytes.size(), name, columns_ * row_bytes));
+    const Tensor* codes = node_.constant(input);
+    if (codes == nullptr) node_.unsupported(fmt::format("{} that are not constant", name));
+    const auto bytes = static_cast<int64_t>(codes->bytes().size());
+    if (bytes != columns_ * bytes_of_row(per_row))
+      node_.invalid(fmt::format("{} bytes of {}, {} expected", bytes, name,
+                                columns_ * bytes_of_row(per_row)));
+    return *codes;
+  }
+
+  ValueId unpacked(int input, int64_t per_row, std::string_view name) {
+    const auto bytes = packed(input, per_row, name).as<uint8_t>();
+    const int64_t row_bytes = bytes_of_row(per_row);
     auto fresh = allocate_tensor(DataType::kU8, {columns_, per_row});
     size_t next = 0;
     for (int64_t row = 0; row < columns_; ++row)
@@ -69,13 +92,18 @@ class BlockProduct {
     return node_.constant_value(std::move(fresh.tensor), name);
   }
 
+  // [N, blocks]
+  ValueId scales() {
+    if (product(node_.shape(kScales), node_.sizes()) != Size(columns_ * blocks_))
+      node_.invalid("scales are not one for each block");
+    return reshape(node_, node_.input(kScales), {columns_, blocks_}, "scales");
+  }
+
   // [N, K] of A's type.
   ValueId weights() {
     const int64_t padded = blocks_ * block_;
     ValueId codes = unpacked(kCodes, padded, "codes");
-    if (product(node_.shape(kScales), node_.sizes()) != Size(columns_ * blocks_))
-      node_.invalid("scales are not one for each block");
-    const ValueId scales = reshape(node_, node_.input(kScales), {columns_, blocks_}, "scales");
+    const ValueId scales = this->scales();
     ValueId whole = ValueId::kNone;
     if (node_.has_input(kZeroPoints) && node_.dtype(kZeroPoints) != DataType::kU8)
       whole = with_float_zero_points(codes, scales);

@@ -29,17 +29,12 @@
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/precision/four_bit_weights.h"
+#include "anneal/optimizer/precision/integer_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {
-
-// For more rows a product by float weights takes less time even if they come from memory.
-constexpr int64_t kMostRows = 8;
-constexpr int64_t kMostRowsBesideHalves = 4;  // where the target computes in 16 bits
-// The part of PassOptions::cached_weight_bytes that a cache shared by all cores holds.
-constexpr double kSharedCache = 8;
 
 struct KeptWeights {
   ValueId integers = ValueId::kNone, zeros = ValueId::kNone, scales = ValueId::kNone;
@@ -71,21 +66,6 @@ Factors factors_of(const Scaling& scaling, int axis) {
                       ? matrix_of<int8_t>(DataType::kI8, axis, scaling.zeros, count)
                       : matrix_of<uint8_t>(DataType::kU8, axis, scaling.zeros, count);
   return factors;
-}
-
-// Of the weights that products multiply by, as floats, in whatever form the graph has them.
-double bytes_as_floats(const Graph& graph, bool as_halves) {
-  double elements = 0;
-  for (const LayerId id : graph.order()) {
-    const auto* product = op_as<MatMul>(graph, id);
-    if (!product) continue;
-    ValueId weights = graph.layer(id).inputs[1];
-    if (const LayerId made_by = producer(graph, weights); op_as<Dequantize>(graph, made_by))
-      weights = graph.layer(made_by).inputs[0];
-    if (const Tensor* tensor = graph.constant(weights))
-      elements += static_cast<double>(tensor->count());
-  }
-  return elements * (as_halves ? 2 : 4);
 }
 
 // One product by the result of one Dequantize.
@@ -196,23 +176,6 @@ class Keeper {
   int depth_;  // axis of the weights that the sums run along
 };
 
-// Whether the product would compute in 16 bits, whose weights take half of the memory.
-bool has_halves(const PassOptions& options) {
-  const PrecisionOptions& precision = options.precision;
-  return (precision.allows(Precision::kF16) && options.native.f16) ||
-         (precision.allows(Precision::kBF16) && options.native.bf16);
-}
-
-// Empty if the product is faster by integers; bytes: bytes_as_floats().
-std::string why_slower(int64_t rows, double bytes, const PassOptions& options) {
-  if (rows > (has_halves(options) ? kMostRowsBesideHalves : kMostRows))
-    return fmt::format("{} rows take longer by integers", rows);
-  const double cached =
-      static_cast<double>(options.cached_weight_bytes) * (rows > 1 ? kSharedCache : 1);
-  if (bytes >= cached) return {};
-  return fmt::format("those of the model are {:.0f} bytes, which stay in a cache", bytes);
-}
-
 bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisions, PassRun& run) {
   if (!op_as<MatMul>(graph, id) || graph.layer(id).op_input_count != 2) return false;
   const LayerId dequantize = producer(graph, graph.layer(id).inputs[1]);
@@ -228,9 +191,8 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   const Keeper keeper(graph, id, dequantize);
   std::string why = keeper.why_not();
   if (!why.empty()) return refuse(why);
-  // By rows that may be rounded, weights of 4 bits take the least time whatever their number.
-  const bool may_round = op_as<MatMul>(graph, id)->may_round_a && !run.options.exact;
-  why = why_slower(keeper.row_count(), bytes, run.options);
+  const bool may_round = rows_may_be_rounded(graph, id, run.options);
+  why = why_slower_by_integers(keeper.row_count(), bytes, run.options);
   std::optional<FourBitWeights> fewer;
   if (why.empty() || may_round) fewer = keeper.four_bits();
   if (!why.empty() && !fewer) return refuse(why);
@@ -261,7 +223,7 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
 }  // namespace
 
 bool keep_quantized_weights(Graph& graph, PassRun& run) {
-  const double bytes = bytes_as_floats(graph, has_halves(run.options));
+  const double bytes = weight_bytes_as_floats(graph, run.options);
   const LayerPrecisions precisions(run.options.precision.layers);
   bool changed = false;
   for (const LayerId id : graph.order())

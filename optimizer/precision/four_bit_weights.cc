@@ -101,4 +101,14 @@ std::optional<FourBitWeights> in_4_bits(const Tensor& integers, const Tensor& sc
   return made;
 }
 
+Tensor unpacked_4_bits(const Tensor& codes) {
+  NewTensor made = allocate_tensor(DataType::kU8, {codes.dims()[0], 2 * codes.dims()[1]});
+  std::byte* to = made.data.data();
+  for (const uint8_t byte : codes.as<uint8_t>()) {
+    *to++ = static_cast<std::byte>(byte & kMostCode);
+    *to++ = static_cast<std::byte>(byte >> 4);
+  }
+  return made.tensor;
+}
+
 }  // namespace anneal

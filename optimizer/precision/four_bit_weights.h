@@ -18,4 +18,7 @@ struct FourBitWeights {
 std::optional<FourBitWeights> in_4_bits(const Tensor& integers, const Tensor& scales,
                                         const Tensor* zeros, bool transposed);
 
+// u8[N,K] of codes[N,K/2].
+Tensor unpacked_4_bits(const Tensor& codes);
+
 }  // namespace anneal

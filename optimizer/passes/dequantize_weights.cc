@@ -1,0 +1,100 @@
+// dequantize_weights: weights of 4 bits that no product reads so become a Dequantize layer.
+//
+//   y = MatMul(x, w4, -, z, s)   =>   y = MatMul(x, Dequantize(w8, s, z))
+//
+// An importer gives MatMul the weights as the model packs them (MatMul::b_has_4_bits), so that a
+// build makes no copy of them. They stay so where keep_quantized_weights would pack them again: in
+// products of few rows, and of any number of rows that kernels may round. Elsewhere the other
+// passes see what they see of a model with DequantizeLinear: insert_quantize quantizes the floats,
+// and lower_quantize makes floats for kernels of many rows and for targets without such a kernel,
+// as GPUs.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/core/new_tensor.h"
+#include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/precision/four_bit_weights.h"
+#include "anneal/optimizer/precision/integer_weights.h"
+#include "anneal/optimizer/precision/quantizable.h"
+#include "anneal/optimizer/rewrite.h"
+
+namespace anneal {
+namespace {
+
+constexpr size_t kZeros = 3, kScales = 4, kInputs = 5;
+constexpr uint8_t kMiddle = 8;  // an absent zero point
+
+// Empty: the product keeps its weights. bytes: weight_bytes_as_floats().
+std::string why_not_packed(const Graph& graph, LayerId id, double bytes, const PassRun& run,
+                           const LayerPrecisions& precisions) {
+  const Layer& layer = graph.layer(id);
+  if (run.options.precision.allows(Precision::kI8)) return "products may compute in 8 bits";
+  const auto asked = precisions.of(layer);
+  if (asked && *asked != Precision::kF32) return fmt::format("{} was asked for", to_string(*asked));
+  if (!rows_may_be_rounded(graph, id, run.options)) {
+    const int64_t depth = 2 * graph.constant(layer.inputs[1])->dims()[1];
+    const int64_t rows = element_count(graph, layer.inputs[0]) / depth;
+    std::string why = why_slower_by_integers(rows, bytes, run.options);
+    if (!why.empty()) return why;
+  }
+  return run.ask_targets(graph, copy_of(graph, id));
+}
+
+Tensor middles(const Dims& dims) {
+  NewTensor made = allocate_tensor(DataType::kU8, dims);
+  std::ranges::fill(made.data, std::byte{kMiddle});
+  return made.tensor;
+}
+
+void dequantize(Graph& graph, LayerId id) {
+  const Layer& layer = graph.layer(id);
+  const Tensor integers = unpacked_4_bits(*graph.constant(layer.inputs[1]));
+  const Dims blocks = graph.constant(layer.inputs[kScales])->dims();
+  ValueId zeros = layer.inputs[kZeros];
+  const std::string name = layer.name;
+  if (zeros == ValueId::kNone) zeros = graph.add_constant(name + "/zero_points", middles(blocks));
+  const ValueId codes = graph.add_constant(name + "/codes", integers);
+  NewLayer product = copy_of(graph, id);
+  const LayerId weights =
+      graph.add({.name = name + "/weights",
+                 .op = Dequantize{.axis = 1, .block_size = integers.dims()[1] / blocks[1]},
+                 .inputs = {codes, product.inputs[kScales], zeros},
+                 .origins = product.origins});
+  std::get<MatMul>(product.op).b_has_4_bits = false;
+  product.inputs.erase(product.inputs.begin() + 2, product.inputs.begin() + kInputs);
+  product.inputs[1] = graph.layer(weights).outputs[0];
+  product.op_input_count = 2;
+  graph.replace_layer(id, graph.add(std::move(product)));
+}
+
+bool has_packed_weights(const Graph& graph, LayerId id) {
+  const auto* product = op_as<MatMul>(graph, id);
+  if (!product || !product->b_has_4_bits) return false;
+  const Layer& layer = graph.layer(id);
+  const Tensor* scales = graph.constant(layer.inputs[kScales]);
+  const Tensor* codes = graph.constant(layer.inputs[1]);
+  return codes && scales && codes->count() > 0 && scales->dims()[0] == codes->dims()[0];
+}
+
+}  // namespace
+
+bool dequantize_weights(Graph& graph, PassRun& run) {
+  const double bytes = weight_bytes_as_floats(graph, run.options);
+  const LayerPrecisions precisions(run.options.precision.layers);
+  bool changed = false;
+  for (const LayerId id : graph.order()) {
+    if (!run.may_rewrite() || !has_packed_weights(graph, id)) continue;
+    const std::string why = why_not_packed(graph, id, bytes, run, precisions);
+    if (why.empty()) continue;
+    const std::string name = graph.layer(id).name;
+    const Saving saved{.bytes = -graph.constant(graph.layer(id).inputs[1])->count() * 7};
+    dequantize(graph, id);
+    run.did(name, fmt::format("its weights leave their 4 bits: {}", why), saved);
+    changed = true;
+  }
+  return changed;
+}
+
+}  // namespace anneal

@@ -1,0 +1,52 @@
+#include "anneal/optimizer/precision/integer_weights.h"
+
+#include <fmt/format.h>
+
+#include "anneal/optimizer/analysis/query.h"
+
+namespace anneal {
+namespace {
+
+// For more rows a product by float weights takes less time even if they come from memory.
+constexpr int64_t kMostRows = 8;
+constexpr int64_t kMostRowsBesideHalves = 4;  // where the target computes in 16 bits
+// The part of PassOptions::cached_weight_bytes that a cache shared by all cores holds.
+constexpr double kSharedCache = 8;
+
+// Whether the product would compute in 16 bits, whose weights take half of the memory.
+bool has_halves(const PassOptions& options) {
+  const PrecisionOptions& precision = options.precision;
+  return (precision.allows(Precision::kF16) && options.native.f16) ||
+         (precision.allows(Precision::kBF16) && options.native.bf16);
+}
+
+}  // namespace
+
+double weight_bytes_as_floats(const Graph& graph, const PassOptions& options) {
+  double elements = 0;
+  for (const LayerId id : graph.order()) {
+    const auto* product = op_as<MatMul>(graph, id);
+    if (!product) continue;
+    ValueId weights = graph.layer(id).inputs[1];
+    if (const LayerId made_by = producer(graph, weights); op_as<Dequantize>(graph, made_by))
+      weights = graph.layer(made_by).inputs[0];
+    if (const Tensor* tensor = graph.constant(weights))
+      elements += static_cast<double>(tensor->count()) * (product->b_has_4_bits ? 2 : 1);
+  }
+  return elements * (has_halves(options) ? 2 : 4);
+}
+
+bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options) {
+  return op_as<MatMul>(graph, product)->may_round_a && !options.exact;
+}
+
+std::string why_slower_by_integers(int64_t rows, double bytes, const PassOptions& options) {
+  if (rows > (has_halves(options) ? kMostRowsBesideHalves : kMostRows))
+    return fmt::format("{} rows take longer by integers", rows);
+  const double cached =
+      static_cast<double>(options.cached_weight_bytes) * (rows > 1 ? kSharedCache : 1);
+  if (bytes >= cached) return {};
+  return fmt::format("those of the model are {:.0f} bytes, which stay in a cache", bytes);
+}
+
+}  // namespace anneal

@@ -1,0 +1,22 @@
+// Whether a product of f32 is faster by the integers that a model has as weights, or by the floats
+// that they stand for.
+#pragma once
+#include <string>
+
+#include "anneal/graph/graph.h"
+#include "anneal/optimizer/pass.h"
+
+namespace anneal {
+
+// Of the weights that products of the graph multiply by, as floats of the type that the target
+// would compute in, in whatever form the graph has them.
+double weight_bytes_as_floats(const Graph& graph, const PassOptions& options);
+
+// Whether kernels may round rows of the left side of a MatMul to 8 bits. By such rows weights of 4
+// bits take the least time, whatever the number of rows.
+bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options);
+
+// Empty if a product of so many rows is faster by integers. bytes: weight_bytes_as_floats().
+std::string why_slower_by_integers(int64_t rows, double bytes, const PassOptions& options);
+
+}  // namespace anneal
