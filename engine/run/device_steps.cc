@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "anneal/core/fail.h"
 #include "anneal/engine/run/recorded_steps.h"
@@ -22,6 +23,7 @@ void DeviceSteps::run(size_t begin, size_t end, bool may_record, FunctionRef<voi
   in_flight_ = {in_flight_ ? in_flight_->first : begin, end - 1};
   if (!may_record || never_recorded_[begin]) return put();
   RecordedAt& recorded = run_.now->recorded.front();
+  forget_stale(recorded);
   std::unique_ptr<Recording>& recording = recorded.recordings[begin];
   if (!recording && !recorded.has_run) return put();
   const std::vector<Step>& steps = run_.plan.steps;
@@ -34,6 +36,13 @@ void DeviceSteps::run(size_t begin, size_t end, bool may_record, FunctionRef<voi
       fmt::format("steps \"{}\" to \"{}\" are launched one by one in every run, which is slower: "
                   "capturing a CUDA graph failed: {}",
                   steps[begin].name, steps[end - 1].name, *why_not));
+}
+
+void DeviceSteps::forget_stale(RecordedAt& recorded) const {
+  const uint64_t freed = run_.resources.budget->freed();
+  if (std::exchange(recorded.freed, freed) == freed) return;
+  for (std::unique_ptr<Recording>& each : recorded.recordings) each.reset();
+  recorded.has_run = false;
 }
 
 std::string DeviceSteps::in_flight_text() const {

@@ -35,6 +35,8 @@ class DeviceSteps {
   std::span<const std::string> remarks() const { return remarks_; }
 
  private:
+  // Recordings that hold memory that was freed since they were made.
+  void forget_stale(RecordedAt& recorded) const;
   std::string in_flight_text() const;  // REQUIRES: in_flight_
 
   RunState& run_;

@@ -29,6 +29,11 @@ std::unique_ptr<Buffer> RunMemory::allocate(size_t index, size_t bytes) {
 }
 
 void RunMemory::ensure(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t index) {
+  if (buffer && buffer->size() < bytes) run_.resources.budget->note_freed();
+  ensure_late(buffer, bytes, index);
+}
+
+void RunMemory::ensure_late(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t index) {
   if (buffer && buffer->size() >= bytes) return;
   BoundShapes* const bound = std::exchange(run_.now, nullptr);  // stays so if memory runs out
   buffer.reset();
@@ -63,7 +68,10 @@ void RunMemory::make_room(const BoundShapes& bound) {
   };
   with_context(making_room, [&] {
     check_limit(bound);
-    if (separate_) separate_->place(bound.plan);
+    if (separate_) {
+      run_.resources.budget->note_freed();
+      separate_->place(bound.plan);
+    }
     for (size_t i = separate_ ? run_.host() : 0; i < arenas_.size(); ++i)
       ensure(arenas_[i], bound.plan.arena_bytes[i], i);
     for (size_t i = 0; i < workspaces_.size(); ++i)
@@ -82,7 +90,7 @@ std::byte* RunMemory::data_dependent(size_t slot, size_t bytes) {
   const uint32_t owner = run_.plan.slots[slot].base;
   std::unique_ptr<Buffer>& memory = data_dependent_[owner == kNoSlot ? slot : owner];
   if (owner == kNoSlot)
-    ensure(memory, bytes, run_.plan.slots[slot].device);
+    ensure_late(memory, bytes, run_.plan.slots[slot].device);
   else if (!memory || memory->size() < bytes)
     fail(ErrorCode::kIncompatiblePlan,
          fmt::format("slot \"{}\" is larger than the one whose memory it has",
@@ -95,7 +103,7 @@ std::byte* RunMemory::late_workspace(size_t index, size_t bytes) {
       index == run_.host() ? workspaces_[index] : late_workspaces_[index];
   // Steps in flight use the smaller one.
   if (workspace && workspace->size() < bytes) run_.stream(index).wait();
-  ensure(workspace, bytes, index);
+  ensure_late(workspace, bytes, index);
   return workspace->data();
 }
 

@@ -40,6 +40,8 @@ class RunMemory {
 
  private:
   std::unique_ptr<Buffer> allocate(size_t device, size_t bytes);
+  // As ensure(), of memory that no recording holds.
+  void ensure_late(std::unique_ptr<Buffer>& buffer, size_t bytes, size_t device);
   void check_limit(const BoundShapes& bound) const;
 
   RunState& run_;

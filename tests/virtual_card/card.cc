@@ -96,6 +96,17 @@ size_t bytes_of_cubin(const void* image) {
 
 }  // namespace
 
+HostMemory Context::take_host(size_t bytes) {
+  constexpr size_t kLeastReused = 1 << 20;  // so that freed memory has room for what comes next
+  if (!freed_host.empty() && freed_host.back().capacity >= bytes) {
+    HostMemory reused = std::move(freed_host.back());
+    freed_host.pop_back();
+    return reused;
+  }
+  const size_t capacity = reuses_addresses ? std::max(bytes, kLeastReused) : bytes;
+  return {.memory = std::make_unique<std::byte[]>(capacity), .capacity = capacity};
+}
+
 Place place_of(Context& context, uint64_t address, size_t bytes, const std::string& call) {
   const uint64_t owner = (address - ptx::kFirstAddress) >> 56;
   if (owner != static_cast<uint64_t>(context.device))
@@ -241,7 +252,10 @@ uint64_t Context::page_locked(uint64_t begin, uint64_t end) const {
   return end <= from + memory.bytes ? memory.number : 0;
 }
 
-Context::Context(int of_device, uint64_t first_address) : device(of_device), memory(first_address) {
+Context::Context(int of_device, uint64_t first_address)
+    : device(of_device),
+      memory(first_address, *setting("ANNEAL_VIRTUAL_CARD_REUSES", "0") == '1'),
+      reuses_addresses(*setting("ANNEAL_VIRTUAL_CARD_REUSES", "0") == '1') {
   default_stream = machine().queues.make(*this);
   streams_made = 0;
   default_stream->name = fmt::format("the default stream of device {}", device);
@@ -433,6 +447,9 @@ void copy(const std::shared_ptr<Stream>& stream, CUdeviceptr to, CUdeviceptr fro
     work.is_host_written = !to_device;
     work.page_locked = page_locked;
   }
+  for (const uint64_t address : {to, from})
+    if (is_device_address(address))
+      work.allocations.emplace_back(address, context.memory.find(address)->number);
   give(stream, std::move(work));
 }
 
@@ -441,13 +458,16 @@ void fill(const std::shared_ptr<Stream>& stream, CUdeviceptr to, unsigned char v
   if (bytes == 0) return;
   Context& context = *stream->context;
   const std::string call = fmt::format("cuMemsetD8Async({:#x}, {}, {})", to, value, bytes);
-  place_of(context, to, bytes, call);
-  give(stream, {.call = call, .run = [&context, to, value, bytes, call](Running& running) {
-                  const Place target = place_of(context, to, bytes, call);
-                  running.touched.note(*target.allocation, target.at, bytes, true);
-                  std::memset(target.data(), value, bytes);
-                  std::memset(target.written(), 1, bytes);
-                }});
+  const uint64_t number = place_of(context, to, bytes, call).allocation->number;
+  give(stream, {.call = call,
+                .run =
+                    [&context, to, value, bytes, call](Running& running) {
+                      const Place target = place_of(context, to, bytes, call);
+                      running.touched.note(*target.allocation, target.at, bytes, true);
+                      std::memset(target.data(), value, bytes);
+                      std::memset(target.written(), 1, bytes);
+                    },
+                .allocations = {{to, number}}});
 }
 
 }  // namespace anneal::virtual_card

@@ -36,6 +36,7 @@ struct Function {
 // Page-locked memory of the host.
 struct HostMemory {
   std::unique_ptr<std::byte[]> memory;
+  size_t capacity = 0;  // bytes of it
   size_t bytes = 0;
   uint64_t number = 0;  // none of the context has the same
 };
@@ -45,6 +46,8 @@ using Objects = std::map<const void*, std::shared_ptr<T>>;
 
 struct Context {
   Context(int device, uint64_t first_address);
+  // Of at least `bytes`; its contents are undefined.
+  HostMemory take_host(size_t bytes);
   Context(const Context&) = delete;
   ~Context();
 
@@ -53,7 +56,9 @@ struct Context {
   size_t module_variables = 0;    // allocations that belong to modules
   CUresult error = CUDA_SUCCESS;  // after which every call fails with it
   std::string fault;
+  const bool reuses_addresses;  // of freed memory, as often on a card
   std::map<uint64_t, HostMemory> host;
+  std::vector<HostMemory> freed_host;  // the last freed last
   Objects<Stream> streams;
   Objects<Event> events;
   Objects<Module> modules;

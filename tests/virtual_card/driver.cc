@@ -191,7 +191,9 @@ CUresult cuMemHostAlloc(void** address, size_t bytes, unsigned) {
     refuse_while_capturing("cuMemHostAlloc");
     if (bytes == 0) refuse(CUDA_ERROR_INVALID_VALUE, "no bytes");
     constexpr uint64_t kAlignment = 256;
-    HostMemory made{std::make_unique<std::byte[]>(bytes + kAlignment), bytes, ++c.host_made};
+    HostMemory made = c.take_host(bytes + kAlignment);
+    made.bytes = bytes;
+    made.number = ++c.host_made;
     const uint64_t begin =
         (reinterpret_cast<uint64_t>(made.memory.get()) + kAlignment - 1) / kAlignment * kAlignment;
     *address = reinterpret_cast<void*>(begin);
@@ -215,6 +217,7 @@ CUresult cuMemFreeHost(void* address) {
     machine().queues.order().check_host_free(fmt::format("cuMemFreeHost({:#x})", begin), begin,
                                              end);
     machine().queues.order().forget_host(begin, end);
+    if (c.reuses_addresses) c.freed_host.push_back(std::move(found->second));
     c.host.erase(found);
   });
 }

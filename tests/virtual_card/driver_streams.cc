@@ -29,6 +29,14 @@ void check_is_there(const Context& context, const Work& work) {
       context.page_locked(work.host_begin, work.host_end) != work.page_locked)
     report_violation(fmt::format(
         "cuGraphLaunch of a stale graph: the page-locked memory of its {} was freed", work.call));
+  // A driver keeps more of the memory of a copy than its address: on an H200 a replay ended the
+  // process, 2026-11-27. Nodes that launch functions hold addresses alone.
+  for (const auto& [address, number] : work.allocations) {
+    const ptx::GlobalMemory::Allocation* const found = context.memory.find(address);
+    if (found == nullptr || found->number != number)
+      report_violation(
+          fmt::format("cuGraphLaunch of a stale graph: the memory of its {} was freed", work.call));
+  }
   const auto is_its = [&](const auto& each) { return each.second.get() == work.module; };
   if (work.module != nullptr && std::ranges::none_of(context.modules, is_its))
     report_violation(fmt::format(

@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "anneal/kernels/cuda/api/cuda_api.h"
@@ -66,6 +67,8 @@ struct Work {
   uint64_t host_begin = 0, host_end = 0;  // memory of the host that is copied
   bool is_host_written = false;
   uint64_t page_locked = 0;  // the number of that memory, if it is page-locked
+  // Memory of the device that is copied or filled: an address in it, and the allocation's number.
+  std::vector<std::pair<uint64_t, uint64_t>> allocations{};
   std::vector<Reached> after{};
   std::shared_ptr<Event> records{};
 };

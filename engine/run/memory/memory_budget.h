@@ -2,6 +2,7 @@
 #pragma once
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "anneal/core/device.h"
@@ -22,11 +23,16 @@ class MemoryBudget {
   void require(size_t more) const;
   size_t held() const { return held_; }
   size_t limit() const { return limit_; }
+  // Memory that recordings hold is freed. A later allocation may get its address, and a driver may
+  // have kept more of the memory than the address, so a recording from before must not be played.
+  void note_freed() { ++freed_; }
+  uint64_t freed() const { return freed_; }  // how often
 
  private:
   class CountedBuffer;
   const size_t limit_;
   std::atomic<size_t> held_ = 0;
+  std::atomic<uint64_t> freed_ = 0;
 };
 
 }  // namespace anneal

@@ -53,22 +53,25 @@ GraphAxes conv_axes(const CudnnTensor& y, EpilogueForm form) {
           }};
 }
 
+// And whether neighbours along the innermost axis of several elements are neighbours in memory.
 bool is_in_order(const CudnnTensor& tensor, bool channels_last) {
   std::vector<int> order;  // axes, the outermost first
   for (int axis = 0; axis < tensor.dims.rank(); ++axis)
     if (!channels_last || axis != 1) order.push_back(axis);
   if (channels_last) order.push_back(1);
-  int64_t outer = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kNoAxis = std::numeric_limits<int64_t>::max();
+  int64_t outer = kNoAxis;
   for (const int axis : order) {
     if (tensor.dims[axis] == 1) continue;
     if (tensor.strides[axis] > outer) return false;
     outer = tensor.strides[axis];
   }
-  return true;
+  return outer == 1 || outer == kNoAxis;
 }
 
 // With axes in another order, or in different orders, cuDNN computes wrong numbers and reports
-// success (9.14 on an H100, bench/results/2026-11-26-h100). Elements may lie apart.
+// success (9.14 on an H100, bench/results/2026-11-26-h100), and so it does with columns of pixels
+// that lie apart (9.19 on an H200, bench/results/2026-11-27-h200).
 std::string why_no_order(const Operations& graph) {
   for (const bool channels_last : {false, true})
     if (std::ranges::all_of(graph.tensors, [&](const CudnnTensor& each) {

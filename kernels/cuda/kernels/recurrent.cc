@@ -329,7 +329,7 @@ class InputProduct {
 
 struct PreparedSteps final : PreparedKernel {
   std::vector<int64_t> values;
-  Geometry geometry;
+  Geometry geometry{.grid = {0, 1, 1}};  // no blocks
   int64_t steps = 0, parts = 1;
   size_t memory[kMemories] = {};  // where parts of the workspace begin
   std::optional<InputProduct::Prepared> product;
@@ -361,7 +361,7 @@ class StepsKernel final : public Kernel {
     const int64_t units = state[2], numbers = count(state);
     prepared->steps = x.dims[0];
     prepared->values = values_of(parts_.sources, inputs, outputs);
-    if (numbers == 0) return prepared;  // no blocks
+    if (numbers == 0) return prepared;
     const int64_t sums = numbers * x.dims[0] * parts_.gates;
     const int64_t sizes[kMemories] = {numbers * 2, numbers, numbers, numbers, sums};
     for (const size_t memory : parts_.memories) {

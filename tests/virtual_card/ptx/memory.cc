@@ -6,7 +6,8 @@
 namespace anneal::ptx {
 namespace {
 
-// Between two allocations: more than any index that is wrong by a row or an image.
+// Between two allocations: more than any index that is wrong by a row or an image. A freed address
+// has room for any allocation of this size.
 constexpr uint64_t kGap = uint64_t{1} << 32;
 
 GlobalMemory::Marks marks(size_t count) {
@@ -28,9 +29,15 @@ uint64_t GlobalMemory::allocate(size_t bytes) {
   // What a kernel must not rely on: NaN as f32, f16 and bf16.
   std::fill_n(made->data.get(), bytes, std::byte{0xff});
   const std::lock_guard lock(mutex_);
-  const uint64_t address = next_;
+  uint64_t address = next_;
+  if (reuses_addresses_ && !freed_.empty() && bytes < kGap) {
+    address = freed_.back();
+    freed_.pop_back();
+  } else {
+    next_ += (bytes + 511) / 512 * 512 + kGap;
+  }
   made->address = address;
-  next_ += (bytes + 511) / 512 * 512 + kGap;
+  made->number = ++made_;
   allocations_.emplace(address + bytes, std::move(made));
   return address;
 }
@@ -41,6 +48,7 @@ bool GlobalMemory::release(uint64_t address) {
     return each.second->address == address;
   });
   if (found == allocations_.end()) return false;
+  freed_.push_back(address);
   allocations_.erase(found);
   return true;
 }

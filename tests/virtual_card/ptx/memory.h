@@ -41,6 +41,7 @@ class GlobalMemory {
   struct Allocation {
     static constexpr uint64_t kWordBytes = 4;
     uint64_t address = 0;
+    uint64_t number = 0;  // no other allocation of the memory has it
     size_t bytes = 0;
     std::unique_ptr<std::byte[]> data;
     std::unique_ptr<uint8_t[]> written;  // by byte: 1 if it has a value
@@ -58,8 +59,10 @@ class GlobalMemory {
     Mark other_reader(uint64_t at, uint32_t count, Mark me) const;
   };
 
-  // The addresses of another memory are others.
-  explicit GlobalMemory(uint64_t first_address = kFirstAddress) : next_(first_address) {}
+  // The addresses of another memory are others. reuses_addresses: an allocation gets the address
+  // that was freed last, as often on a card; else one that none had before.
+  explicit GlobalMemory(uint64_t first_address = kFirstAddress, bool reuses_addresses = false)
+      : reuses_addresses_(reuses_addresses), next_(first_address) {}
 
   uint64_t allocate(size_t bytes);
   bool release(uint64_t address);  // false: there is none at this address
@@ -72,9 +75,12 @@ class GlobalMemory {
   uint64_t bytes() const;
 
  private:
+  const bool reuses_addresses_;
   mutable std::mutex mutex_;
   std::map<uint64_t, std::unique_ptr<Allocation>> allocations_;  // by their end
+  std::vector<uint64_t> freed_;                                  // addresses, the last freed last
   uint64_t next_;
+  uint64_t made_ = 0;  // allocations
 };
 
 inline void GlobalMemory::Allocation::add_reader(uint64_t at, uint32_t count, Mark me) {
