@@ -42,8 +42,9 @@ bool next_index(std::vector<int64_t>& index, const std::vector<int64_t>& sizes) 
   return false;
 }
 
-// [C,K,kernel...] to [K*phases,C,taps...]; the taps run against the windows of the transposed
-// convolution.
+// [C,K,kernel...] to [phases*K,C,taps...]; the taps run against the windows of the transposed
+// convolution. The channels of a phase stay together, so that tensors with channels last keep them
+// as neighbours.
 Tensor weights_of_phases(const Tensor& weights, const Windows& windows) {
   const int64_t channels = weights.dims()[0], outputs = weights.dims()[1];
   Dims moved = {outputs * windows.phases(), channels};
@@ -51,9 +52,9 @@ Tensor weights_of_phases(const Tensor& weights, const Windows& windows) {
   auto fresh = allocate_tensor(weights.dtype(), moved);
   const size_t size = size_of(weights.dtype());
   std::byte* to = fresh.data.data();
-  for (int64_t k = 0; k < outputs; ++k) {
-    std::vector<int64_t> phase(windows.strides.size());
-    do {
+  std::vector<int64_t> phase(windows.strides.size());
+  do {
+    for (int64_t k = 0; k < outputs; ++k)
       for (int64_t c = 0; c < channels; ++c) {
         std::vector<int64_t> tap(windows.taps.size());
         do {
@@ -71,12 +72,11 @@ Tensor weights_of_phases(const Tensor& weights, const Windows& windows) {
           to += size;
         } while (next_index(tap, windows.taps));
       }
-    } while (next_index(phase, windows.strides));
-  }
+  } while (next_index(phase, windows.strides));
   return fresh.tensor;
 }
 
-// [...,K,1...] to [...,K*phases,1...].
+// [...,K,1...] to [...,phases*K,1...].
 Tensor for_each_phase(const Tensor& tensor, int channel_axis, int64_t phases) {
   Dims dims = tensor.dims();
   const int64_t channels = dims[channel_axis], outer = tensor.count() / channels;
@@ -84,9 +84,10 @@ Tensor for_each_phase(const Tensor& tensor, int channel_axis, int64_t phases) {
   auto fresh = allocate_tensor(tensor.dtype(), dims);
   const size_t size = size_of(tensor.dtype());
   std::byte* to = fresh.data.data();
-  for (int64_t i = 0; i < outer * channels; ++i)
-    for (int64_t phase = 0; phase < phases; ++phase, to += size)
-      std::memcpy(to, tensor.bytes().data() + static_cast<size_t>(i) * size, size);
+  const size_t bytes = static_cast<size_t>(channels) * size;
+  for (int64_t i = 0; i < outer; ++i)
+    for (int64_t phase = 0; phase < phases; ++phase, to += bytes)
+      std::memcpy(to, tensor.bytes().data() + static_cast<size_t>(i) * bytes, bytes);
   return fresh.tensor;
 }
 
@@ -145,20 +146,21 @@ Split split_layer(Graph& graph, const Layer& layer, const Windows& windows) {
   return made;
 }
 
-// [N,K*phases,H',W'] to [N,K,H'*s,W'*s].
+// [N,phases*K,H',W'] to [N,K,H'*s,W'*s].
 ValueId shuffle(Graph& graph, Rewrite& rewrite, ValueId conv, Size channels,
                 const Windows& windows) {
   const Shape from = rewrite.shape(conv);
-  Shape parts{from[0], channels}, joined{from[0], channels};
-  std::vector<int64_t> permutation = {0, 1};
   const int spatial = static_cast<int>(windows.taps.size());
+  Shape parts{from[0]}, joined{from[0], channels};
+  std::vector<int64_t> permutation = {0, 1 + spatial};
   for (int i = 0; i < spatial; ++i) {
     const Size stride(windows.strides[static_cast<size_t>(i)]);
     parts.push_back(stride);
     permutation.push_back(2 + spatial + i);
-    permutation.push_back(2 + i);
+    permutation.push_back(1 + i);
     joined.push_back(graph.sizes().mul(from[i + 2], stride));
   }
+  parts.push_back(channels);
   for (int i = 0; i < spatial; ++i) parts.push_back(from[i + 2]);
   const ValueId value = rewrite.reshape(conv, parts);
   return value == ValueId::kNone ? value

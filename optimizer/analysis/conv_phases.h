@@ -19,8 +19,8 @@ double multiplications_of_phases(const Graph& graph, const Layer& layer);
 // remainder by s are a phase. A phase is a convolution of x by ceil(k/s) taps, and all phases read
 // x at the same positions:
 //
-//   c = Conv(x[N,C,H,W], w'[K*s*s,C,ceil(k/s),ceil(k/s)]) pads ceil(k/s)-1
-//   y = c as [N,K,s,s,H',W'], transposed to [N,K,H',s,W',s], as [N,K,H'*s,W'*s], without the pads
+//   c = Conv(x[N,C,H,W], w'[s*s*K,C,ceil(k/s),ceil(k/s)]) pads ceil(k/s)-1
+//   y = c as [N,s,s,K,H',W'], transposed to [N,K,H',s,W',s], as [N,K,H'*s,W'*s], without the pads
 //
 // Taps beyond the kernel are 0. An epilogue whose further inputs are the same at all positions
 // becomes the convolution's; another one becomes a layer behind the shuffle. Gives the reason if

@@ -2,8 +2,8 @@
 // phases, a shuffle and a slice.
 //
 //   y = ConvTranspose(x[N,C,H,W], w[C,K,4,4]) strides=[2,2] pads_begin=[1,1] pads_end=[1,1]
-//     =>  c = Conv(x, w'[K*2*2,C,2,2]) pads_begin=[1,1] pads_end=[1,1];
-//         s = c as [N,K,2,2,H+1,W+1], transposed to [N,K,H+1,2,W+1,2], as [N,K,2*H+2,2*W+2];
+//     =>  c = Conv(x, w'[2*2*K,C,2,2]) pads_begin=[1,1] pads_end=[1,1];
+//         s = c as [N,2,2,K,H+1,W+1], transposed to [N,K,H+1,2,W+1,2], as [N,K,2*H+2,2*W+2];
 //         y = Slice(s) from 1 to -1 on both axes
 //
 // optimizer/analysis/conv_phases.h explains phases. Where the kernel is no multiple of the strides,

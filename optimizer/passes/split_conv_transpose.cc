@@ -2,8 +2,8 @@
 // one position and a shuffle.
 //
 //   y = ConvTranspose(x[N,C,H,W], w[C,K,2,2]; bias[K,1,1]) strides=[2,2] epilogue=add($0,$1)
-//     =>  c = Conv(x, w'[K*2*2,C,1,1]; bias'[K*2*2,1,1]) epilogue=add($0,$1);
-//         y = c as [N,K,2,2,H,W], transposed to [N,K,H,2,W,2], as [N,K,2*H,2*W]
+//     =>  c = Conv(x, w'[2*2*K,C,1,1]; bias'[2*2*K,1,1]) epilogue=add($0,$1);
+//         y = c as [N,2,2,K,H,W], transposed to [N,K,H,2,W,2], as [N,K,2*H,2*W]
 //
 // Each output is the same sum over C. For constant weights of one group whose kernel is the stride,
 // without dilation, pads and output padding. The shuffle is a copy more, so only where a target has

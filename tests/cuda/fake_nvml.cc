@@ -10,7 +10,7 @@ struct Card {
   const char *bus_id, *name;
   unsigned long long free_mib;
 };
-constexpr unsigned kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7;
+constexpr unsigned kInvalid = 2, kNotSupported = 3, kNotFound = 6, kInsufficientSize = 7;
 struct PciInfo {
   char legacy_bus_id[16];
   unsigned numbers[5];
@@ -53,11 +53,16 @@ unsigned nvmlDeviceGetName(void* card, char* text, unsigned size) {
   std::strncpy(text, static_cast<Card*>(card)->name, size);
   return 0;
 }
-unsigned nvmlDeviceGetMemoryInfo(void* card, unsigned long long* total_free_used) {
+// The driver reserves another 24 MiB.
+unsigned nvmlDeviceGetMemoryInfo_v2(void* card,
+                                    unsigned long long* version_total_reserved_free_used) {
+  constexpr unsigned kVersion = 2u << 24 | 40;
+  if (static_cast<unsigned>(version_total_reserved_free_used[0]) != kVersion) return kInvalid;
   const unsigned long long free_mib = static_cast<Card*>(card)->free_mib;
-  total_free_used[0] = 1000ull << 20;
-  total_free_used[1] = free_mib << 20;
-  total_free_used[2] = (1000 - free_mib) << 20;
+  version_total_reserved_free_used[1] = 1000ull << 20;
+  version_total_reserved_free_used[2] = 24ull << 20;
+  version_total_reserved_free_used[3] = free_mib << 20;
+  version_total_reserved_free_used[4] = (1000 - free_mib) << 20;
   return 0;
 }
 unsigned nvmlDeviceGetUtilizationRates(void*, unsigned* gpu_memory) {

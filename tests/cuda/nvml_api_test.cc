@@ -52,10 +52,11 @@ TEST(NvmlApi, Structs) {
   SAME_PLACE(nvmlProcessInfo_t, gpuInstanceId);
   SAME_PLACE(nvmlProcessInfo_t, computeInstanceId);
   EXPECT_EQ(sizeof(nvmlProcessInfo_t), sizeof(::nvmlProcessInfo_t));
-  SAME_PLACE(nvmlMemory_t, total);
-  SAME_PLACE(nvmlMemory_t, free);
-  SAME_PLACE(nvmlMemory_t, used);
-  EXPECT_EQ(sizeof(nvmlMemory_t), sizeof(::nvmlMemory_t));
+  SAME_PLACE(nvmlMemory_v2_t, total);
+  SAME_PLACE(nvmlMemory_v2_t, free);
+  SAME_PLACE(nvmlMemory_v2_t, used);
+  EXPECT_EQ(sizeof(nvmlMemory_v2_t), sizeof(::nvmlMemory_v2_t));
+  EXPECT_EQ(kNvmlMemoryVersion, ::nvmlMemory_v2);
   SAME_PLACE(nvmlUtilization_t, gpu);
   SAME_PLACE(nvmlUtilization_t, memory);
   EXPECT_EQ(sizeof(nvmlUtilization_t), sizeof(::nvmlUtilization_t));

@@ -103,12 +103,15 @@ nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t card, char* text, unsigned size) {
   return copy_text(std::string("Virtual card of sm_") + setting("ANNEAL_VIRTUAL_CARD_SM", "90"),
                    text, size);
 }
-nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t card, nvmlMemory_t* memory) {
-  if (card == nullptr) return kInvalid;
-  constexpr unsigned long long kTotal = 8ull << 30;
+nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t card, nvmlMemory_v2_t* memory) {
+  if (card == nullptr || memory == nullptr || memory->version != kNvmlMemoryVersion)
+    return kInvalid;
+  constexpr unsigned long long kTotal = 8ull << 30, kReserved = 600ull << 20;
   auto* const ask = used_bytes();
   const unsigned long long used = ask == nullptr ? 0 : ask(static_cast<int>(number_of(card)));
-  return tell(card, memory, nvmlMemory_t{kTotal, kTotal - used, used});
+  return tell(
+      card, memory,
+      nvmlMemory_v2_t{kNvmlMemoryVersion, kTotal, kReserved, kTotal - kReserved - used, used});
 }
 nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t card, nvmlUtilization_t* busy) {
   return tell(card, busy, nvmlUtilization_t{0, 0});

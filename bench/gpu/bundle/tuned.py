@@ -42,10 +42,11 @@ def build(setting, end, case, cache):
 
 def kernels_of(setting, end, case):
     """How many steps of the engine run kernels of each library."""
+    lines = []  # longer than the output that is kept
     ended = setting.run([setting.root / "bin" / "anneal", "inspect", networks.engine_of(setting, case), "--json"],
-                        min(networks.SECONDS_OF_BENCH, end.left()))
+                        min(networks.SECONDS_OF_BENCH, end.left()), on_line=lines.append)
     try:
-        plan = json.loads(ended.output)["plans"][0]
+        plan = json.loads("\n".join(lines))["plans"][0]
     except (ValueError, KeyError, IndexError):
         return {"error": ended.error()}
     counts = {}
@@ -69,12 +70,13 @@ def tuned(setting, end, case, cache):
     if "error" in after:
         return after
     compared = compare(setting, end, case)
-    if compared is not None and "error" in compared:
-        return {"error": f"compared with the heuristic's kernels: {compared['error']}", "steps_by_library": kernels_of(setting, end, case)}
     ratio = after["latency_milliseconds"]["median"] / before["latency_milliseconds"]["median"]
-    return {"tuning_seconds": round(seconds, 2), "cached_build_seconds": round(again, 2),
+    item = {"tuning_seconds": round(seconds, 2), "cached_build_seconds": round(again, 2),
             "latency_ms": after["latency_milliseconds"], "untuned_latency_ms": before["latency_milliseconds"],
             "tuned_over_untuned": ratio, "compared": compared, "steps_by_library": kernels_of(setting, end, case)}
+    if compared is not None and "error" in compared:
+        item["error"] = f"compared with the heuristic's kernels: {compared['error']}"
+    return item
 
 
 def run(setting, record, end):

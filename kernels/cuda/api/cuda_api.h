@@ -169,9 +169,11 @@ enum nvmlTemperatureSensors_t : unsigned { NVML_TEMPERATURE_GPU = 0 };
 struct nvmlUtilization_t {
   unsigned gpu, memory;  // percent of the last sample period
 };
-struct nvmlMemory_t {
-  unsigned long long total, free, used;
+struct nvmlMemory_v2_t {
+  unsigned version;
+  unsigned long long total, reserved, free, used;
 };
+inline constexpr unsigned kNvmlMemoryVersion = sizeof(nvmlMemory_v2_t) | 2u << 24;
 
 // X(function, result, parameters...)
 #define ANNEAL_FOR_EACH_NVML_FUNCTION(X)                                                       \
@@ -182,7 +184,7 @@ struct nvmlMemory_t {
   X(nvmlDeviceGetCount_v2, nvmlReturn_t, unsigned*)                                            \
   X(nvmlDeviceGetHandleByPciBusId_v2, nvmlReturn_t, const char*, nvmlDevice_t*)                \
   X(nvmlDeviceGetName, nvmlReturn_t, nvmlDevice_t, char*, unsigned)                            \
-  X(nvmlDeviceGetMemoryInfo, nvmlReturn_t, nvmlDevice_t, nvmlMemory_t*)                        \
+  X(nvmlDeviceGetMemoryInfo_v2, nvmlReturn_t, nvmlDevice_t, nvmlMemory_v2_t*)                  \
   X(nvmlDeviceGetUtilizationRates, nvmlReturn_t, nvmlDevice_t, nvmlUtilization_t*)             \
   X(nvmlDeviceGetClockInfo, nvmlReturn_t, nvmlDevice_t, nvmlClockType_t, unsigned*)            \
   X(nvmlDeviceGetTemperature, nvmlReturn_t, nvmlDevice_t, nvmlTemperatureSensors_t, unsigned*) \

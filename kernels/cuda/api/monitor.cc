@@ -21,8 +21,10 @@ CardState read_card(const Nvml& nvml, const std::string& bus_id) {
   if (nvml.nvmlDeviceGetHandleByPciBusId_v2(bus_id.c_str(), &card) != NVML_SUCCESS) return state;
   char name[kNameBytes] = {};
   if (nvml.nvmlDeviceGetName(card, name, kNameBytes) == NVML_SUCCESS) state.name = name;
-  nvmlMemory_t memory = {};
-  if (nvml.nvmlDeviceGetMemoryInfo(card, &memory) == NVML_SUCCESS) {
+  // Without the memory that the driver reserves, as nvidia-smi.
+  nvmlMemory_v2_t memory = {};
+  memory.version = kNvmlMemoryVersion;
+  if (nvml.nvmlDeviceGetMemoryInfo_v2(card, &memory) == NVML_SUCCESS) {
     state.memory_bytes = memory.total;
     state.used_bytes = memory.used;
   }

@@ -75,12 +75,25 @@ bool may_hide_rows(const Attention& op, const Request& request) {
   return q[2].value() > k[2].value() || !rows_see_themselves(op.score);
 }
 
+// Rows of 16 bytes without gaps. With others cuDNN ended the process while it looked for engines
+// (9.14 and 9.19 on an H200, bench/results/2026-11-27-h200-2); which ones was not found out.
+bool has_whole_rows(const Operand& operand) {
+  constexpr int64_t kElements = 8;  // of 16 bits in 16 bytes
+  const Dims dims = dims_of(operand.type.shape), strides = dims_of(operand.strides);
+  for (int axis = 0; axis < 3; ++axis)
+    if (dims[axis] != 1 && strides[axis] % kElements != 0) return false;
+  return strides[3] == 1 && dims[3] % kElements == 0;
+}
+
 std::string why_no_attention(const Attention& op, const Request& request) {
   const DataType dtype = request.inputs[0].type.dtype;
   if (dtype != DataType::kF16 && dtype != DataType::kBF16) return "only f16 and bf16";
   for (const size_t i : {size_t{1}, size_t{2}})
     if (request.inputs[i].type.dtype != dtype) return "operands of different types";
   if (request.outputs[0].type.dtype != dtype) return "an output of another type";
+  for (const Operand* each :
+       {&request.inputs[0], &request.inputs[1], &request.inputs[2], &request.outputs[0]})
+    if (!has_whole_rows(*each)) return "rows that are not whole 16 bytes without gaps";
   if (!request.epilogues.empty() && !request.epilogues[0].empty() &&
       !request.epilogues[0].is_identity())
     return "an epilogue behind attention";

@@ -246,7 +246,10 @@ KernelResult make_function(const Program& program, const InputReads& reads, Oper
   if (std::string mismatch = epilogue_mismatch(seen.request(), accumulators); !mismatch.empty())
     return refuse(std::move(mismatch));
   const bool is_indexed = reads.mapping != nullptr;
-  if (!program.uses_index() && !is_indexed && reads.blocks == nullptr) seen.merge_axes();
+  if (!program.uses_index() && !is_indexed && reads.blocks == nullptr) {
+    seen.move_unit_axis_last();
+    seen.merge_axes();
+  }
 
   const Request request = seen.request();
   const Shape& space = seen.space();

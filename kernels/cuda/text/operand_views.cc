@@ -179,7 +179,8 @@ void OperandViews::look_at_all(const std::vector<PerAxis<int>>& groups) {
       PerAxis<int> own;
       for (const int axis : group)
         if (axis >= missing) own.push_back(axis - missing);
-      if (own.rank() > 0) look.axes.push_back({.of = own});
+      // Axes that the operand lacks are outermost and left out, but for one that was moved.
+      if (own.rank() > 0 || !look.axes.empty()) look.axes.push_back({.of = own});
     }
     operand = look(operand, out, sizes_);
     looks.push_back(std::move(look));
@@ -188,9 +189,28 @@ void OperandViews::look_at_all(const std::vector<PerAxis<int>>& groups) {
   for (size_t i = 0; i < outputs_.size(); ++i) see(outputs_[i], looks_.of_outputs[i]);
 }
 
+bool OperandViews::epilogues_use_index() const {
+  return std::ranges::any_of(request_.epilogues, &Program::uses_index);
+}
+
+void OperandViews::move_unit_axis_last() {
+  if (epilogues_use_index()) return;
+  int unit = -1, last = -1;
+  for (int axis = 0; axis < space().rank(); ++axis) {
+    if (space()[axis] == Size(1)) continue;
+    last = axis;
+    if (outputs_[0].strides[axis] == Size(1)) unit = axis;
+  }
+  if (unit < 0 || unit == last) return;
+  std::vector<PerAxis<int>> axes;
+  for (int axis = 0; axis < space().rank(); ++axis)
+    if (axis != unit) axes.push_back({axis});
+  axes.push_back({unit});
+  look_at_all(axes);
+}
+
 void OperandViews::merge_axes() {
-  for (const Program& program : request_.epilogues)
-    if (program.uses_index()) return;
+  if (epilogues_use_index()) return;
   std::vector<PerAxis<int>> groups;
   for (int axis = 0; axis < space().rank(); ++axis) {
     if (space()[axis] == Size(1)) continue;

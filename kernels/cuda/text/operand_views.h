@@ -51,6 +51,10 @@ class OperandViews {
   void set_dtype(int input, DataType dtype) {
     inputs_[static_cast<size_t>(input)].type.dtype = dtype;
   }
+  // Makes the axis along which the first output's elements are neighbours in memory the innermost
+  // one, so that neighbouring threads write neighbours. Does nothing where a program of the
+  // epilogues uses index().
+  void move_unit_axis_last();
   // Drops axes of size 1 and merges axes that are contiguous in all operands, which broadcast to
   // the outputs. Does nothing where a program of the epilogues uses index().
   void merge_axes();
@@ -71,6 +75,7 @@ class OperandViews {
   const Looks& looks() const { return looks_; }
 
  private:
+  bool epilogues_use_index() const;
   bool can_merge(const Operand& operand, int outer, int inner);
   void look_at_all(const std::vector<PerAxis<int>>& groups);
 
