@@ -21,7 +21,7 @@ struct RecordedAt {
   // By step: the unbroken run of steps that it begins on a device that records.
   std::vector<std::unique_ptr<Recording>> recordings;
   bool has_run = false;  // with these addresses
-  uint64_t freed = 0;    // MemoryBudget::freed() when the first of them was made
+  uint64_t freed = 0;    // MemoryBudget::freed() at the first recording
 };
 
 // A plan for one set of input shapes. Its slots and steps point into buffers of the run, which all

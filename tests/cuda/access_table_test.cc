@@ -216,7 +216,7 @@ constexpr Exception kExceptions[] = {
     {"", "cuda.topk.lines", "y0[base_y0", "the chosen elements lie anywhere in the line"},
     {"", "cuda.conv_transpose.direct", "load<N>(from, i)", "next rounds read the rest of a sector"},
     {"conv_transpose_f16", "cuda.transpose.strided", "x0[",
-     "phases of a pixel are side by side: other warps read the rest of a sector"},
+     "channels of a pixel are side by side: other warps read the rest of a sector"},
     {"conv_transpose_f16", "cuda.pointwise.strided", "x0[",
      "rows without pads begin within a sector"},
     {"", "cuda.recurrent.steps", "to[(fast + lane) * kPitch",

@@ -19,6 +19,9 @@ DataType bits_of(DataType dtype) {
   }
 }
 
+// Elements behind each other that are worth moving their axis.
+constexpr int64_t kWorthMoving = 8;
+
 std::vector<int> numbers(size_t end) {
   std::vector<int> all(end);
   std::iota(all.begin(), all.end(), 0);
@@ -201,7 +204,7 @@ void OperandViews::move_unit_axis_last() {
     last = axis;
     if (outputs_[0].strides[axis] == Size(1)) unit = axis;
   }
-  if (unit < 0 || unit == last) return;
+  if (unit < 0 || unit == last || sizes_.range(space()[unit]).min < kWorthMoving) return;
   std::vector<PerAxis<int>> axes;
   for (int axis = 0; axis < space().rank(); ++axis)
     if (axis != unit) axes.push_back({axis});

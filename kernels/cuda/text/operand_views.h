@@ -52,8 +52,8 @@ class OperandViews {
     inputs_[static_cast<size_t>(input)].type.dtype = dtype;
   }
   // Makes the axis along which the first output's elements are neighbours in memory the innermost
-  // one, so that neighbouring threads write neighbours. Does nothing where a program of the
-  // epilogues uses index().
+  // one, so that neighbouring threads write neighbours. Does nothing where the axis is short, or a
+  // program of the epilogues uses index().
   void move_unit_axis_last();
   // Drops axes of size 1 and merges axes that are contiguous in all operands, which broadcast to
   // the outputs. Does nothing where a program of the epilogues uses index().
