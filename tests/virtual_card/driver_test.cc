@@ -324,6 +324,38 @@ TEST_F(VirtualDriverDeath, AStaleGraph) {
   cuMemFreeHost(pinned);
 }
 
+TEST_F(VirtualDriverDeath, AStaleGraphOfMemoryOfTheDevice) {
+  CUdeviceptr memory = 0;
+  cuMemAlloc_v2(&memory, 64);
+  CUgraph graph = nullptr;
+  CUgraphExec executable = nullptr;
+  cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  cuMemsetD8Async(memory, 1, 64, stream_);
+  cuStreamEndCapture(stream_, &graph);
+  cuGraphInstantiateWithFlags(&executable, graph, 0);
+  cuGraphDestroy(graph);
+  EXPECT_EQ(cuGraphLaunch(executable, stream_), CUDA_SUCCESS);
+  EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
+  cuMemFree_v2(memory);
+  EXPECT_DEATH(cuGraphLaunch(executable, stream_),
+               "a stale graph: the memory of its cuMemsetD8Async.* was freed");
+  cuGraphExecDestroy(executable);
+}
+
+TEST(GlobalMemory, ReusesAddressesIfAsked) {
+  ptx::GlobalMemory memory(ptx::kFirstAddress, true), fresh;
+  const uint64_t first = memory.allocate(64), second = memory.allocate(64);
+  const uint64_t number = memory.find(first)->number;
+  EXPECT_TRUE(memory.release(first));
+  EXPECT_EQ(memory.allocate(4096), first);
+  EXPECT_NE(memory.find(first)->number, number);
+  EXPECT_EQ(memory.find(first + 4095), memory.find(first));
+  EXPECT_NE(memory.find(second), memory.find(first));
+  const uint64_t other = fresh.allocate(64);
+  EXPECT_TRUE(fresh.release(other));
+  EXPECT_NE(fresh.allocate(64), other);
+}
+
 TEST_F(VirtualDriverDeath, ALaunchWithAParameterTooFew) {
   const CUdeviceptr memory = allocate(128);
   std::string text = ptx::program("ret;");
