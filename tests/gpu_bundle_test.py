@@ -296,6 +296,7 @@ def check_parts_of_a_card(root, folder):
     expect(len(profiled) == 6 and all(item["csv"].count("\n") == 1 for item in profiled), f"ncu: {profiled[:1]}")
     expect(found["facts"]["items"]["card"]["name"] == "a card", f"card: {found['facts']['items']['card']}")
     check_facts_of_images(root, folder)
+    check_tables_of_samples(root)
 
     found = on_a_card(root, folder, "faulty", {"compute-sanitizer": TOOL.format(errors=3)}, "tools")["tools"]
     wrong = [item for key, item in found["items"].items() if key.startswith("memcheck") and "error" in item]
@@ -349,6 +350,23 @@ def check_shares(root):
                "assert parts.limit_of(parts.PARTS[-1], [], Setting, 540) == 540\n")
     for images in ("prepared", "unprepared"):
         expect(subprocess.run([sys.executable, "-c", program, root, images]).returncode == 0, f"{images}: shares are wrong")
+
+
+def check_tables_of_samples(root):
+    """Samples that are not in the form of nvidia-smi are an error; amounts may differ."""
+    program = ("import sys; sys.path.insert(0, sys.argv[1])\n"
+               "from bundle import commands\n"
+               "header = commands.FIELDS.split(',')\n"
+               "row = ['0', 'Card', 'GPU-1', '00:06.0', '580', '100 MiB', '0 %', '3 MiB', '40', '70.1 W', '345 MHz', '9 MHz']\n"
+               "ours = [header] + [list(row) for _ in range(commands.SAMPLES)]\n"
+               "other = [header, row[:6] + ['7 %', '5 MiB', '41', '90.0 W', '1980 MHz', '9 MHz']]\n"
+               "assert commands.difference(ours, other) == '', commands.difference(ours, other)\n"
+               "for column, cell in ((1, 'Other'), (5, '101 MiB'), (7, '5 KiB'), (9, '90.0'), (10, '[N/A]')):\n"
+               "    wrong = [header, list(other[1])]\n"
+               "    wrong[1][column] = cell\n"
+               "    assert header[column] in commands.difference(ours, wrong), column\n"
+               "assert commands.difference(ours[:-1], other) and commands.difference([header[:3]] + ours[1:], other)\n")
+    expect(subprocess.run([sys.executable, "-c", program, root]).returncode == 0, "tables of samples are compared wrongly")
 
 
 def check_short_run(root, folder):

@@ -34,6 +34,7 @@ CACHE = ROOT / "build/gpu-images"
 PROGRAMS = ("bin/anneal", "bin/anneal_gpu_times", "bin/pipeline", "tests/bin/gpu_test", "tests/bin/cuda_op_suite_test",
             "tests/bin/cublas_lt_test", "tests/bin/cudnn_engine_test")
 MOST_MIB = 50  # 64 MiB travel to the machine, the project's own files among them
+MOST_DICTIONARY = 384  # MiB; xz takes eleven times as much memory
 CASES_OF_BATCH = 4
 OF_THE_MACHINE = re.compile(r"(libc|libm|libdl|libpthread|librt|ld-linux-x86-64)\.so")
 NVIDIAS = re.compile(r"lib(cuda|nv|cublas|cudnn)")
@@ -201,7 +202,9 @@ def leave_out_images(root, size, most, told):
 
 
 def pack(stage, name):
-    """Programs and images have much in common, so the dictionary is as large as all: 331 MiB of images become 25."""
+    """Programs and images have much in common, so the dictionary is as large as all of them, but no larger than MOST_DICTIONARY."""
+    content = sum(file.stat().st_size for file in (stage / name).rglob("*") if file.is_file())
+    dictionary = min(max(content >> 20, 8) + 1, MOST_DICTIONARY)
     (ROOT / "dist").mkdir(exist_ok=True)
     path = ROOT / "dist" / f"{name}.tar.xz"
     part = path.with_name(path.name + ".part")
@@ -212,7 +215,7 @@ def pack(stage, name):
         return info
 
     with open(part, "wb") as file:
-        compress = subprocess.Popen(["xz", "--lzma2=preset=4,dict=384MiB", "-T1", "-c"], stdin=subprocess.PIPE, stdout=file)
+        compress = subprocess.Popen(["xz", f"--lzma2=preset=4,dict={dictionary}MiB", "-T1", "-c"], stdin=subprocess.PIPE, stdout=file)
         with tarfile.open(fileobj=compress.stdin, mode="w|") as archive:
             archive.add(stage / name, name, filter=plain)
         compress.stdin.close()
