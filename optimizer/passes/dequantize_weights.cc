@@ -1,4 +1,4 @@
-// dequantize_weights: weights of 4 bits that no product reads so become a Dequantize layer.
+// dequantize_weights: 4-bit weights become a Dequantize layer where no kernel multiplies by them.
 //
 //   y = MatMul(x, w4, -, z, s)   =>   y = MatMul(x, Dequantize(w8, s, z))
 //
@@ -91,7 +91,7 @@ bool dequantize_weights(Graph& graph, PassRun& run) {
     const std::string name = graph.layer(id).name;
     const Saving saved{.bytes = -graph.constant(graph.layer(id).inputs[1])->count() * 7};
     dequantize(graph, id);
-    run.did(name, fmt::format("its weights leave their 4 bits: {}", why), saved);
+    run.did(name, fmt::format("its 4-bit weights are dequantized: {}", why), saved);
     changed = true;
   }
   return changed;

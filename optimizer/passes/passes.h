@@ -9,7 +9,7 @@
 #define ANNEAL_FOR_EACH_PASS(X)                                                                   \
   X(solve_sizes, kExact, "shape arithmetic becomes constants and size expressions")               \
   X(dequantize_weights, kExact,                                                                   \
-    "weights of 4 bits that no target multiplies by become dequantized ones")                     \
+    "4-bit weights are dequantized for targets without a kernel that multiplies by them")         \
   X(push_slice, kExact, "slices move before layers whose constant results are too large to fold") \
   X(fold_constants, kExact, "layers with only constant inputs are computed at build time")        \
   X(solve_indices, kExact, "gathers and scatters by constant indices become slices")              \

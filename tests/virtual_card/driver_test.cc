@@ -281,13 +281,7 @@ TEST_F(VirtualDriverDeath, AContextThatEndsIsCurrent) {
 TEST_F(VirtualDriver, AGraphOfMemoryThatWasFreedFails) {
   CUdeviceptr memory = 0;
   cuMemAlloc_v2(&memory, 128);
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
-  cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  launch(function(), memory);
-  cuStreamEndCapture(stream_, &graph);
-  cuGraphInstantiateWithFlags(&executable, graph, 0);
-  cuGraphDestroy(graph);
+  const CUgraphExec executable = captured([&] { launch(function(), memory); });
   cuMemFree_v2(memory);
   allocate(128);
   EXPECT_EQ(cuGraphLaunch(executable, stream_), CUDA_SUCCESS);
@@ -298,13 +292,7 @@ TEST_F(VirtualDriverDeath, AStaleGraph) {
   const CUdeviceptr memory = allocate(64);
   void* pinned = nullptr;
   cuMemHostAlloc(&pinned, 64, 0);
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
-  cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  copy(memory, pinned, 64);
-  cuStreamEndCapture(stream_, &graph);
-  cuGraphInstantiateWithFlags(&executable, graph, 0);
-  cuGraphDestroy(graph);
+  const CUgraphExec executable = captured([&] { copy(memory, pinned, 64); });
   EXPECT_DEATH(
       {
         cuMemFreeHost(pinned);
@@ -327,13 +315,7 @@ TEST_F(VirtualDriverDeath, AStaleGraph) {
 TEST_F(VirtualDriverDeath, AStaleGraphOfMemoryOfTheDevice) {
   CUdeviceptr memory = 0;
   cuMemAlloc_v2(&memory, 64);
-  CUgraph graph = nullptr;
-  CUgraphExec executable = nullptr;
-  cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
-  cuMemsetD8Async(memory, 1, 64, stream_);
-  cuStreamEndCapture(stream_, &graph);
-  cuGraphInstantiateWithFlags(&executable, graph, 0);
-  cuGraphDestroy(graph);
+  const CUgraphExec executable = captured([&] { cuMemsetD8Async(memory, 1, 64, stream_); });
   EXPECT_EQ(cuGraphLaunch(executable, stream_), CUDA_SUCCESS);
   EXPECT_EQ(cuStreamSynchronize(stream_), CUDA_SUCCESS);
   cuMemFree_v2(memory);

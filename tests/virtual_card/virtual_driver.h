@@ -39,6 +39,18 @@ class VirtualDriver : public ::testing::Test {
     memory_.push_back(address);
     return address;
   }
+  // What the work puts on the stream, as a graph to launch.
+  template <class Work>
+  CUgraphExec captured(Work work) {
+    CUgraph graph = nullptr;
+    CUgraphExec executable = nullptr;
+    EXPECT_EQ(cuStreamBeginCapture_v2(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), CUDA_SUCCESS);
+    work();
+    EXPECT_EQ(cuStreamEndCapture(stream_, &graph), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphInstantiateWithFlags(&executable, graph, 0), CUDA_SUCCESS);
+    EXPECT_EQ(cuGraphDestroy(graph), CUDA_SUCCESS);
+    return executable;
+  }
   // A function that stores each thread's number: one parameter, an address.
   CUfunction function(int registers = 32, int shared_bytes = 0) {
     const CUfunction made = function_of(ptx::program(

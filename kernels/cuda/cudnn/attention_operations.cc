@@ -75,8 +75,8 @@ bool may_hide_rows(const Attention& op, const Request& request) {
   return q[2].value() > k[2].value() || !rows_see_themselves(op.score);
 }
 
-// Rows of 16 bytes without gaps. With others cuDNN ended the process while it looked for engines
-// (9.14 and 9.19 on an H200, bench/results/2026-11-27-h200-2); which ones was not found out.
+// Whether rows are whole groups of 16 bytes without gaps. The search for engines of some other
+// tensors ended the process inside cuDNN (9.19 on an H200, bench/results/2026-11-27-h200-2).
 bool has_whole_rows(const Operand& operand) {
   constexpr int64_t kElements = 8;  // of 16 bits in 16 bytes
   const Dims dims = dims_of(operand.type.shape), strides = dims_of(operand.strides);

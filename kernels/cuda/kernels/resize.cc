@@ -107,6 +107,10 @@ class StridedResize {
   }
 
   KernelResult make() const {
+    // On an H200 some elements were 0 (bench/results/2026-11-27-h200), while NVRTC's PTX gives the
+    // right numbers on the virtual card.
+    if (op_.antialias && has_scales() && request_.inputs[kScales].constant == nullptr)
+      return refuse("antialiasing by scales that a run decides, which is wrong on a GPU");
     PerElement more{.headers = {"lanes.h", "window.h", "resize.h"},
                     .definitions = taps_definition(op_),
                     .if_empty = kEmptyResize};
@@ -233,11 +237,6 @@ class StridedResize {
 };
 
 KernelResult make_strided_resize(const Resize& op, const Request& request) {
-  // On an H200 some elements were 0 (bench/results/2026-11-27-h200), while NVRTC's PTX gives the
-  // right numbers on the virtual card.
-  const bool has_scales = request.op_input_count > 3 && request.inputs[3].present;
-  if (op.antialias && has_scales && request.inputs[3].constant == nullptr)
-    return refuse("antialiasing by scales that a run decides, which is wrong on a GPU");
   return StridedResize(op, request).make();
 }
 
