@@ -82,6 +82,11 @@ Tensor Tensor::copy_of(DataType dtype, const Dims& dims, std::span<const std::by
   });
 }
 
+Tensor reshaped(const Tensor& tensor, const Dims& dims) {
+  const auto owner = std::make_shared<const Tensor>(tensor);
+  return {tensor.dtype(), dims, owner, owner->bytes()};
+}
+
 Type type_of(const Tensor& tensor) { return {tensor.dtype(), shape_of(tensor.dims())}; }
 
 }  // namespace anneal

@@ -1,4 +1,4 @@
-// NewTensor: a tensor whose elements are still to be written.
+// NewTensor: a tensor whose elements are still to be written. reshaped(): the elements of another.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -24,5 +24,8 @@ inline TensorView kernel_view(const Tensor& tensor) {
 // memory it is; null: the system's.
 NewTensor allocate_tensor(DataType dtype, const Dims& dims,
                           const std::shared_ptr<Allocator>& allocator = nullptr);
+
+// The same elements, in the same memory. Fails with kInvalidArgument if their number differs.
+Tensor reshaped(const Tensor& tensor, const Dims& dims);
 
 }  // namespace anneal

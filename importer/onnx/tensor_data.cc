@@ -98,9 +98,4 @@ Tensor tensor_of(DataType dtype, const Dims& dims, const std::vector<double>& va
   }
 }
 
-Tensor reshaped(const Tensor& tensor, const Dims& dims) {
-  const auto owner = std::make_shared<const Tensor>(tensor);
-  return {tensor.dtype(), dims, owner, owner->bytes()};
-}
-
 }  // namespace anneal

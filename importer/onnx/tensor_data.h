@@ -12,7 +12,5 @@ std::vector<double> numbers_of(const Tensor& tensor);    // of any type but stri
 // Numbers rounded to dtype. REQUIRES: a float type, or i8 or u8 and whole numbers that it holds; as
 // many values as dims count.
 Tensor tensor_of(DataType dtype, const Dims& dims, const std::vector<double>& values);
-// The same bytes under another shape. REQUIRES: equal counts.
-Tensor reshaped(const Tensor& tensor, const Dims& dims);
 
 }  // namespace anneal

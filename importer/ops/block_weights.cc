@@ -1,5 +1,4 @@
-// com.microsoft.MatMulNBits: a product with weights of 2, 4 or 8 bits, of which each block along
-// the inner axis has a scale and a zero point: w = (code - zero point) * scale.
+// Operators of com.microsoft on weights of a few bits, of which each block has a scale.
 #include <fmt/format.h>
 
 #include "anneal/core/new_tensor.h"
@@ -11,6 +10,26 @@
 namespace anneal {
 namespace {
 
+int64_t bytes_of_row(int64_t numbers, int64_t bits) { return (numbers * bits + 7) / 8; }
+
+// Numbers of `bits` bits, the first one in the low bits of a byte; each row begins with a new byte.
+// dims: of the result, whose last axis is a row.
+Tensor unpacked_rows(const Tensor& packed, const Dims& dims, int64_t bits) {
+  const auto bytes = packed.as<uint8_t>();
+  const int64_t per_row = dims[dims.rank() - 1], row_bytes = bytes_of_row(per_row, bits);
+  const int64_t rows = count(dims) / std::max<int64_t>(per_row, 1);
+  NewTensor fresh = allocate_tensor(DataType::kU8, dims);
+  size_t next = 0;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t i = 0; i < per_row; ++i) {
+      const unsigned byte = bytes[static_cast<size_t>(row * row_bytes + i * bits / 8)];
+      const unsigned code = byte >> (i * bits % 8) & ((1U << bits) - 1);
+      fresh.data[next++] = static_cast<std::byte>(code);
+    }
+  return fresh.tensor;
+}
+
+// MatMulNBits: w = (code - zero point) * scale, blocks along the inner axis, 2, 4 or 8 bits.
 class BlockProduct {
  public:
   explicit BlockProduct(Node& node) : node_(node) {}
@@ -58,12 +77,10 @@ class BlockProduct {
 
   // A and the inputs of MatMul::b_has_4_bits.
   std::vector<ValueId> packed_operands() {
-    const Tensor codes = reshaped(packed(kCodes, inner_, "codes"), Dims{columns_, inner_ / 2});
+    const Tensor codes = reshaped(packed(kCodes, inner_, "codes"), {columns_, inner_ / 2});
     const ValueId zeros = node_.has_input(kZeroPoints) ? zero_points() : ValueId::kNone;
     return {node_.input(kA), node_.constant_value(codes, "codes"), ValueId::kNone, zeros, scales()};
   }
-
-  int64_t bytes_of_row(int64_t numbers) const { return (numbers * bits_ + 7) / 8; }
 
   // Codes of `per_row` numbers in each of N rows, packed with the first one in the low bits; each
   // row begins with a new byte.
@@ -72,24 +89,15 @@ class BlockProduct {
     const Tensor* codes = node_.constant(input);
     if (codes == nullptr) node_.unsupported(fmt::format("{} that are not constant", name));
     const auto bytes = static_cast<int64_t>(codes->bytes().size());
-    if (bytes != columns_ * bytes_of_row(per_row))
-      node_.invalid(fmt::format("{} bytes of {}, {} expected", bytes, name,
-                                columns_ * bytes_of_row(per_row)));
+    const int64_t expected = columns_ * bytes_of_row(per_row, bits_);
+    if (bytes != expected)
+      node_.invalid(fmt::format("{} bytes of {}, {} expected", bytes, name, expected));
     return *codes;
   }
 
   ValueId unpacked(int input, int64_t per_row, std::string_view name) {
-    const auto bytes = packed(input, per_row, name).as<uint8_t>();
-    const int64_t row_bytes = bytes_of_row(per_row);
-    auto fresh = allocate_tensor(DataType::kU8, {columns_, per_row});
-    size_t next = 0;
-    for (int64_t row = 0; row < columns_; ++row)
-      for (int64_t i = 0; i < per_row; ++i) {
-        const unsigned byte = bytes[static_cast<size_t>(row * row_bytes + i * bits_ / 8)];
-        const unsigned code = byte >> (i * bits_ % 8) & ((1U << bits_) - 1);
-        fresh.data[next++] = static_cast<std::byte>(code);
-      }
-    return node_.constant_value(std::move(fresh.tensor), name);
+    return node_.constant_value(
+        unpacked_rows(packed(input, per_row, name), {columns_, per_row}, bits_), name);
   }
 
   // [N, blocks]
@@ -146,9 +154,167 @@ class BlockProduct {
   int64_t columns_ = 0, inner_ = 0, bits_ = 0, block_ = 0, blocks_ = 0;
 };
 
+// GatherBlockQuantized: rows of a table of (code - zero point) * scale.
+class BlockGather {
+ public:
+  explicit BlockGather(Node& node) : node_(node) {}
+
+  Outputs import() {
+    node_.expect_inputs(3, 4);
+    node_.dtype(kIndices, anneal::kIndices);
+    node_.dtype(kScales, kFloats);
+    read_attributes();
+    const Dequantize dequantize{.axis = axis_, .block_size = block_};
+    const ValueId table =
+        node_.layer(dequantize, {whole_blocks(), node_.input(kScales), zero_points()}, "table");
+    const Gather gather{.axis = gather_axis_};
+    if (padding_ == 0) return node_.result(gather, {table, node_.input(kIndices)});
+    if (axis_ == gather_axis_)
+      node_.unsupported("a last block on the gathered axis that is not whole");
+    const int64_t place = axis_ < gather_axis_ ? axis_ : axis_ + node_.rank(kIndices) - 1;
+    return node_.result(Slice{},
+                        {node_.layer(gather, {table, node_.input(kIndices)}, "rows"),
+                         node_.integers_value({0}, "start"), node_.integers_value({depth_}, "end"),
+                         node_.integers_value({place}, "axis"), node_.integers_value({1}, "step")});
+  }
+
+ private:
+  enum Input { kCodes, kIndices, kScales, kZeroPoints };
+
+  void read_attributes() {
+    bits_ = node_.integer("bits", 4);
+    block_ = node_.integer("block_size", 128);
+    gather_axis_ = node_.resolve_axis(node_.integer("gather_axis", 0), node_.rank(kCodes));
+    axis_ = node_.resolve_axis(node_.integer("quantize_axis", 1), node_.rank(kCodes));
+    if (node_.constant(kCodes) == nullptr) node_.unsupported("a table that is not constant");
+    has_bytes_ = !node_.is_sub_byte(kCodes);
+    if (has_bytes_) {
+      node_.dtype(kCodes, {DataType::kU8});
+      if (bits_ != 2 && bits_ != 4 && bits_ != 8)
+        node_.unsupported(fmt::format("weights of {} bits", bits_));
+      if (gather_axis_ != 0 || axis_ != node_.rank(kCodes) - 1 || axis_ == 0)
+        node_.invalid(
+            "a table of uint8 is gathered along axis 0 and has blocks along the last one");
+    } else if (bits_ != 4) {
+      node_.invalid(fmt::format("bits is {}, but the table has 4", bits_));
+    }
+    if (block_ < 1) node_.invalid(fmt::format("block_size = {}", block_));
+    depth_ = node_.constant(kCodes)->dims()[static_cast<int>(axis_)] * (has_bytes_ ? 8 / bits_ : 1);
+    padding_ = (block_ - depth_ % block_) % block_;
+  }
+
+  // The codes, a byte for each, with zeros behind a last block that is not whole.
+  ValueId whole_blocks() {
+    ValueId codes = node_.input(kCodes);
+    if (has_bytes_) codes = unpacked(kCodes, depth_, "codes");
+    if (padding_ == 0) return codes;
+    std::vector<int64_t> pads(2 * static_cast<size_t>(node_.rank(kCodes)));
+    pads[pads.size() / 2 + static_cast<size_t>(axis_)] = padding_;
+    return node_.layer(Pad{}, {codes, node_.integers_value(pads, "pads")}, "whole_blocks");
+  }
+
+  ValueId unpacked(int input, int64_t per_row, std::string_view name) {
+    const Tensor* packed = node_.constant(input);
+    if (packed == nullptr) node_.unsupported(fmt::format("{} that are not constant", name));
+    Dims dims = node_.constant(kCodes)->dims();
+    dims[dims.rank() - 1] = bytes_of_row(per_row, bits_);
+    if (packed->dims() != dims)
+      node_.invalid(
+          fmt::format("{} of {}, {} expected", name, to_string(packed->dims()), to_string(dims)));
+    dims[dims.rank() - 1] = per_row;
+    return node_.constant_value(unpacked_rows(*packed, dims, bits_), name);
+  }
+
+  ValueId zero_points() {
+    const bool given = node_.has_input(kZeroPoints);
+    if (given && has_bytes_) {
+      node_.dtype(kZeroPoints, {DataType::kU8});
+      return unpacked(kZeroPoints, (depth_ + padding_) / block_, "zero_points");
+    }
+    if (given) {
+      node_.expect_same_dtype({kCodes, kZeroPoints});
+      return node_.input(kZeroPoints);
+    }
+    if (!has_bytes_) return ValueId::kNone;
+    Dims dims = node_.constant(kCodes)->dims();
+    dims[dims.rank() - 1] = (depth_ + padding_) / block_;
+    const std::vector<double> middle(static_cast<size_t>(count(dims)),
+                                     static_cast<double>(1 << (bits_ - 1)));
+    return node_.constant_value(tensor_of(DataType::kU8, dims, middle), "zero_points");
+  }
+
+  Node& node_;
+  int64_t bits_ = 0, block_ = 0, axis_ = 0, gather_axis_ = 0, depth_ = 0, padding_ = 0;
+  bool has_bytes_ = false;  // else the table has an integer of 4 bits for each element
+};
+
+// MatMulBnb4: w = number of the code * scale, blocks along the rows of [N, K], 4 bits, the first of
+// two in the high bits. The numbers are those of bitsandbytes, of FP4 and of NF4 ("QLoRA: Efficient
+// Finetuning of Quantized LLMs", appendix E). Weights become floats of A's type.
+constexpr float kFp4[16] = {
+    0.0F,  0.005208333333F,  0.66666667F,  1.0F,  0.33333333F,  0.5F,  0.16666667F,  0.25F,
+    -0.0F, -0.005208333333F, -0.66666667F, -1.0F, -0.33333333F, -0.5F, -0.16666667F, -0.25F};
+constexpr float kNf4[16] = {-1.0F,
+                            -0.6961928009986877F,
+                            -0.5250730514526367F,
+                            -0.39491748809814453F,
+                            -0.28444138169288635F,
+                            -0.18477343022823334F,
+                            -0.09105003625154495F,
+                            0.0F,
+                            0.07958029955625534F,
+                            0.16093020141124725F,
+                            0.24611230194568634F,
+                            0.33791524171829224F,
+                            0.44070982933044434F,
+                            0.5626170039176941F,
+                            0.7229568362236023F,
+                            1.0F};
+
+Outputs import_mat_mul_bnb4(Node& node) {
+  enum Input { kA, kCodes, kScales };
+  node.expect_inputs(3, 3);
+  const DataType dtype = node.dtype(kA, kFloats);
+  node.dtype(kCodes, {DataType::kU8});
+  node.expect_same_dtype({kA, kScales});
+  node.ignore("training_mode");
+  const int64_t columns = node.integer("N"), inner = node.integer("K");
+  const int64_t block = node.integer("block_size");
+  const bool transposed = node.integer("transB", 1) != 0;
+  const int64_t type = node.integer("quant_type");
+  constexpr int64_t kMost = 1 << 24;
+  if (columns < 1 || inner < 1 || block < 2 || columns > kMost || inner > kMost || block % 2 != 0)
+    node.invalid(fmt::format("N = {}, K = {}, block_size = {}", columns, inner, block));
+  if (type != 0 && type != 1) node.unsupported(fmt::format("quant_type {}", type));
+  const Tensor *codes = node.constant(kCodes), *scales = node.constant(kScales);
+  if (!codes || !scales) node.unsupported("weights that are not constant");
+  const int64_t elements = columns * inner;
+  if (codes->count() != (elements + 1) / 2 || scales->count() != (elements + block - 1) / block)
+    node.invalid(fmt::format("{} bytes of codes and {} scales for {} weights", codes->count(),
+                             scales->count(), elements));
+  NewTensor table =
+      allocate_tensor(DataType::kF32, transposed ? Dims{columns, inner} : Dims{inner, columns});
+  auto* to = reinterpret_cast<float*>(table.data.data());
+  const std::vector<double> factors = numbers_of(*scales);
+  const auto bytes = codes->as<uint8_t>();
+  for (int64_t i = 0; i < elements; ++i) {
+    const int code = bytes[static_cast<size_t>(i / 2)] >> (i % 2 == 0 ? 4 : 0) & 15;
+    to[i] = (type == 0 ? kFp4 : kNf4)[code] *
+            static_cast<float>(factors[static_cast<size_t>(i / block)]);
+  }
+  ValueId weights = node.constant_value(table.tensor, "weights");
+  if (dtype != DataType::kF32)
+    weights =
+        pointwise(node, "weights_of_a", {weights}, dtype, [](Expressions in) { return in[0]; });
+  return node.result(MatMul{.transpose_b = transposed}, {node.input(kA), weights});
+}
+
 Outputs import_mat_mul_nbits(Node& node) { return BlockProduct(node).import(); }
+Outputs import_gather_block_quantized(Node& node) { return BlockGather(node).import(); }
 
 constexpr OpRow kBlockWeightsRows[] = {
+    {kMicrosoft, "GatherBlockQuantized", 1, kLatest, import_gather_block_quantized},
+    {kMicrosoft, "MatMulBnb4", 1, kLatest, import_mat_mul_bnb4},
     {kMicrosoft, "MatMulNBits", 1, kLatest, import_mat_mul_nbits},
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <utility>
+#include "anneal/core/new_tensor.h"
 
 #include "anneal/importer/onnx/tensor_data.h"
 

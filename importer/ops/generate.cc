@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 #include "anneal/importer/ops/expression.h"

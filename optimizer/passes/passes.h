@@ -13,6 +13,8 @@
   X(push_slice, kExact, "slices move before layers whose constant results are too large to fold") \
   X(fold_constants, kExact, "layers with only constant inputs are computed at build time")        \
   X(solve_indices, kExact, "gathers and scatters by constant indices become slices")              \
+  X(gather_quantized_rows, kExact,                                                                \
+    "rows of a quantized table are gathered before they are dequantized")                         \
   X(widen_half, kInexact,                                                                         \
     "f16 and bf16 between layers become f32 where the target does not compute in them")           \
   X(inline_scalars, kExact, "scalar constants become literals of elementwise programs")           \

@@ -1,5 +1,6 @@
 // Operators of language models: weights of a few bits, and products with activations. Each gives
 // what several plain operators give.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "anneal/tests/importer/same_results.h"
@@ -88,6 +89,152 @@ TEST(MatMulNBits, WrongSizesAreRefused) {
   EXPECT_THAT(error(16, 8), HasSubstr("16 bytes of codes, 32 expected"));
   EXPECT_THAT(error(16, 3), HasSubstr("weights of 3 bits"));
   EXPECT_THAT(error(0, 4), HasSubstr("block_size = 0"));
+}
+
+// Rows -2 to 2 of a table, by inputs from -1 to 1.
+ModelBuilder& add_indices(ModelBuilder& m) {
+  m.floats("most", {}, {2.9F});
+  m.node("Mul", {"x", "most"}, {"scaled"});
+  set(m.node("Cast", {"scaled"}, {"i"}), "to", int64_t{TensorProto::INT64});
+  return m;
+}
+
+struct Blocks {
+  size_t bits, depth, block;
+  bool has_zero_points;
+};
+
+TEST(GatherBlockQuantized, RowsAreCodesByBlocks) {
+  constexpr size_t kRows = 5;
+  const auto signed_size = [](size_t size) { return static_cast<int64_t>(size); };
+  for (const Blocks& c :
+       {Blocks{4, 32, 16, true}, Blocks{4, 64, 32, false}, Blocks{8, 32, 16, true},
+        Blocks{8, 16, 16, false}, Blocks{2, 64, 16, true}, Blocks{4, 48, 32, true},
+        Blocks{2, 16, 16, false}}) {
+    SCOPED_TRACE(fmt::format("{} bits, {} of {}", c.bits, c.block, c.depth));
+    const size_t blocks = (c.depth + c.block - 1) / c.block, row_bytes = c.depth * c.bits / 8;
+    const size_t zero_bytes = (blocks * c.bits + 7) / 8;
+    std::vector<int> bytes, zeros;
+    std::vector<float> scales, table;
+    for (size_t i = 0; i < kRows * row_bytes; ++i)
+      bytes.push_back(static_cast<int>(i * 73 + 29) % 256);
+    for (size_t i = 0; i < kRows * zero_bytes; ++i)
+      zeros.push_back(static_cast<int>(i * 91 + 6) % 256);
+    for (size_t i = 0; i < kRows * blocks; ++i) scales.push_back(0.01F * static_cast<float>(i + 1));
+    for (size_t n = 0; n < kRows; ++n)
+      for (size_t k = 0; k < c.depth; ++k) {
+        const size_t block = k / c.block;
+        const int zero =
+            c.has_zero_points ? code_of(zeros, n, zero_bytes, block, c.bits) : 1 << (c.bits - 1);
+        table.push_back(static_cast<float>(code_of(bytes, n, row_bytes, k, c.bits) - zero) *
+                        scales[n * blocks + block]);
+      }
+    expect_same(
+        {{"x", {2, 7}}},
+        [&](ModelBuilder& m) {
+          add_indices(m)
+              .small_integers("codes", {kRows, signed_size(row_bytes)}, TensorProto::UINT8, bytes)
+              .floats("scales", {kRows, signed_size(blocks)}, scales)
+              .small_integers("zeros", {kRows, signed_size(zero_bytes)}, TensorProto::UINT8, zeros);
+          auto& node = microsoft(m, "GatherBlockQuantized",
+                                 {"codes", "i", "scales", c.has_zero_points ? "zeros" : ""});
+          set(node, "bits", signed_size(c.bits));
+          set(node, "block_size", signed_size(c.block));
+        },
+        [&](ModelBuilder& m) {
+          add_indices(m).floats("table", {kRows, signed_size(c.depth)}, table);
+          m.node("Gather", {"table", "i"}, {"y"});
+        });
+  }
+}
+
+TEST(GatherBlockQuantized, IntegersOf4BitsHaveAnyAxes) {
+  const auto gathered = [](int64_t gather_axis, int64_t quantize_axis, bool by_one_node) {
+    return [=](ModelBuilder& m) {
+      std::vector<int> bytes;
+      for (int i = 0; i < 5 * 5 * 16 / 2; ++i) bytes.push_back(i * 73 % 256);
+      add_indices(m).small_integers("codes", {5, 5, 16}, TensorProto::INT4, bytes);
+      std::vector<int64_t> dims = {5, 5, 16};
+      dims[static_cast<size_t>(quantize_axis)] =
+          (dims[static_cast<size_t>(quantize_axis)] + 15) / 16;
+      std::vector<float> scales;
+      for (int64_t i = 0; i < dims[0] * dims[1] * dims[2]; ++i)
+        scales.push_back(0.01F * static_cast<float>(i + 1));
+      m.floats("scales", dims, scales);
+      if (by_one_node) {
+        auto& node = microsoft(m, "GatherBlockQuantized", {"codes", "i", "scales"});
+        set(node, "gather_axis", gather_axis);
+        set(node, "quantize_axis", quantize_axis);
+        set(node, "block_size", int64_t{16});
+        return;
+      }
+      auto& node = m.node("DequantizeLinear", {"codes", "scales"}, {"table"});
+      set(node, "axis", quantize_axis);
+      set(node, "block_size", int64_t{16});
+      set(m.node("Gather", {"table", "i"}, {"y"}), "axis", gather_axis);
+    };
+  };
+  expect_same({{"x", {2}}}, gathered(0, 2, true), gathered(0, 2, false));
+  expect_same({{"x", {2, 3}}}, gathered(1, 2, true), gathered(1, 2, false));
+}
+
+TEST(GatherBlockQuantized, WrongTablesAreRefused) {
+  const auto error = [](int64_t columns, int64_t bits, int64_t gather_axis, int type) {
+    return error_of([&] {
+      values_of({{"x", {2}}}, [&](ModelBuilder& m) {
+        add_indices(m).small_integers("codes", {5, columns}, type,
+                                      std::vector<int>(static_cast<size_t>(5 * columns)));
+        m.floats("scales", {5, 2}, std::vector<float>(10));
+        m.small_integers("zeros", {5, 1}, type, std::vector<int>(5));
+        auto& node = microsoft(m, "GatherBlockQuantized", {"codes", "i", "scales", "zeros"});
+        set(node, "bits", bits);
+        set(node, "block_size", int64_t{16});
+        set(node, "gather_axis", gather_axis);
+      });
+    });
+  };
+  EXPECT_EQ(error(16, 4, 0, TensorProto::UINT8), "");
+  EXPECT_THAT(error(32, 8, 0, TensorProto::UINT8),
+              HasSubstr("zero_points of [5,1], [5,2] expected"));
+  EXPECT_THAT(error(16, 3, 0, TensorProto::UINT8), HasSubstr("weights of 3 bits"));
+  EXPECT_THAT(error(16, 4, 1, TensorProto::UINT8), HasSubstr("gathered along axis 0"));
+  EXPECT_THAT(error(16, 4, 0, TensorProto::INT8), HasSubstr("i8"));
+}
+
+TEST(MatMulBnb4, CodesAreNumbersOfATable) {
+  constexpr size_t kColumns = 3, kInner = 32, kBlock = 16;
+  // The largest and the smallest number, and one between them, of FP4 and NF4.
+  const float numbers[2][3] = {{1.0F, -0.25F, 0.005208333F},
+                               {0.07958029955625534F, 1.0F, -0.6961928F}};
+  const int codes[2][3] = {{3, 15, 1}, {8, 15, 1}};
+  for (const int64_t type : {0, 1})
+    for (const int64_t transposed : {0, 1}) {
+      std::vector<int> bytes(kColumns * kInner / 2);
+      std::vector<float> scales, weights;
+      for (size_t i = 0; i < kColumns * kInner; ++i) {
+        if (i % kBlock == 0) scales.push_back(0.1F * static_cast<float>(scales.size() + 1));
+        bytes[i / 2] |= codes[type][i % 3] << (i % 2 == 0 ? 4 : 0);
+        weights.push_back(numbers[type][i % 3] * scales.back());
+      }
+      expect_same(
+          {{"x", {2, kInner}}},
+          [&](ModelBuilder& m) {
+            m.small_integers("codes", {kColumns * kInner / 2}, TensorProto::UINT8, bytes);
+            m.floats("scales", {kColumns * kInner / kBlock}, scales);
+            auto& node = microsoft(m, "MatMulBnb4", {"x", "codes", "scales"});
+            set(node, "N", int64_t{kColumns});
+            set(node, "K", int64_t{kInner});
+            set(node, "block_size", int64_t{kBlock});
+            set(node, "quant_type", type);
+            if (!transposed) set(node, "transB", int64_t{0});
+          },
+          [&](ModelBuilder& m) {
+            const std::vector<int64_t> dims = {kColumns, kInner}, other = {kInner, kColumns};
+            m.floats("w", transposed ? dims : other, weights);
+            m.node("Gemm", {"x", "w"}, {"y"});
+            if (transposed) set(*m.graph().mutable_node(0), "transB", int64_t{1});
+          });
+    }
 }
 
 TEST(SubByteConstants, AreReadFromTheirBits) {
