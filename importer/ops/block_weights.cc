@@ -29,6 +29,20 @@ Tensor unpacked_rows(const Tensor& packed, const Dims& dims, int64_t bits) {
   return fresh.tensor;
 }
 
+// A constant; a Reshape in the model may give it its shape, as that of embeddings which a product
+// shares.
+std::optional<Tensor> constant_of(const Node& node, int input) {
+  if (const Tensor* constant = node.constant(input)) return *constant;
+  const Graph& graph = node.graph();
+  const LayerId made_by = graph.value(node.input(input)).producer;
+  if (made_by == LayerId::kNone || !std::holds_alternative<Reshape>(graph.layer(made_by).op))
+    return std::nullopt;
+  const Tensor* whole = graph.constant(graph.layer(made_by).inputs[0]);
+  const Shape& shape = node.shape(input);
+  if (!whole || !known(shape)) return std::nullopt;
+  return reshaped(*whole, dims_of(shape));
+}
+
 // MatMulNBits: w = (code - zero point) * scale, blocks along the inner axis, 2, 4 or 8 bits.
 class BlockProduct {
  public:
@@ -84,10 +98,10 @@ class BlockProduct {
 
   // Codes of `per_row` numbers in each of N rows, packed with the first one in the low bits; each
   // row begins with a new byte.
-  const Tensor& packed(int input, int64_t per_row, std::string_view name) const {
+  Tensor packed(int input, int64_t per_row, std::string_view name) const {
     node_.dtype(input, {DataType::kU8});
-    const Tensor* codes = node_.constant(input);
-    if (codes == nullptr) node_.unsupported(fmt::format("{} that are not constant", name));
+    const auto codes = constant_of(node_, input);
+    if (!codes) node_.unsupported(fmt::format("{} that are not constant", name));
     const auto bytes = static_cast<int64_t>(codes->bytes().size());
     const int64_t expected = columns_ * bytes_of_row(per_row, bits_);
     if (bytes != expected)
@@ -186,7 +200,8 @@ class BlockGather {
     block_ = node_.integer("block_size", 128);
     gather_axis_ = node_.resolve_axis(node_.integer("gather_axis", 0), node_.rank(kCodes));
     axis_ = node_.resolve_axis(node_.integer("quantize_axis", 1), node_.rank(kCodes));
-    if (node_.constant(kCodes) == nullptr) node_.unsupported("a table that is not constant");
+    codes_ = constant_of(node_, kCodes);
+    if (!codes_) node_.unsupported("a table that is not constant");
     has_bytes_ = !node_.is_sub_byte(kCodes);
     if (has_bytes_) {
       node_.dtype(kCodes, {DataType::kU8});
@@ -199,7 +214,7 @@ class BlockGather {
       node_.invalid(fmt::format("bits is {}, but the table has 4", bits_));
     }
     if (block_ < 1) node_.invalid(fmt::format("block_size = {}", block_));
-    depth_ = node_.constant(kCodes)->dims()[static_cast<int>(axis_)] * (has_bytes_ ? 8 / bits_ : 1);
+    depth_ = codes_->dims()[static_cast<int>(axis_)] * (has_bytes_ ? 8 / bits_ : 1);
     padding_ = (block_ - depth_ % block_) % block_;
   }
 
@@ -214,9 +229,9 @@ class BlockGather {
   }
 
   ValueId unpacked(int input, int64_t per_row, std::string_view name) {
-    const Tensor* packed = node_.constant(input);
-    if (packed == nullptr) node_.unsupported(fmt::format("{} that are not constant", name));
-    Dims dims = node_.constant(kCodes)->dims();
+    const auto packed = constant_of(node_, input);
+    if (!packed) node_.unsupported(fmt::format("{} that are not constant", name));
+    Dims dims = codes_->dims();
     dims[dims.rank() - 1] = bytes_of_row(per_row, bits_);
     if (packed->dims() != dims)
       node_.invalid(
@@ -236,7 +251,7 @@ class BlockGather {
       return node_.input(kZeroPoints);
     }
     if (!has_bytes_) return ValueId::kNone;
-    Dims dims = node_.constant(kCodes)->dims();
+    Dims dims = codes_->dims();
     dims[dims.rank() - 1] = (depth_ + padding_) / block_;
     const std::vector<double> middle(static_cast<size_t>(count(dims)),
                                      static_cast<double>(1 << (bits_ - 1)));
@@ -245,6 +260,7 @@ class BlockGather {
 
   Node& node_;
   int64_t bits_ = 0, block_ = 0, axis_ = 0, gather_axis_ = 0, depth_ = 0, padding_ = 0;
+  std::optional<Tensor> codes_;
   bool has_bytes_ = false;  // else the table has an integer of 4 bits for each element
 };
 

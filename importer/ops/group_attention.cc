@@ -25,6 +25,7 @@ class GroupAttentionImporter {
     batch_ = q[0];
     length_ = q[1];
     count_keys();
+    normalize();
     const bool is_interleaved = node_.flag("rotary_interleaved", false);
     if (node_.flag("do_rotary", false)) rotate(is_interleaved);
     AttentionHeads heads;
@@ -67,8 +68,8 @@ class GroupAttentionImporter {
   void check_inputs() {
     node_.expect_inputs(7, 17);
     node_.dtype(kQuery, kFloats);
-    node_.expect_same_dtype(
-        {kQuery, kKey, kValue, kPastKey, kPastValue, kCosines, kSines, kBias, kSink});
+    node_.expect_same_dtype({kQuery, kKey, kValue, kPastKey, kPastValue, kCosines, kSines, kBias,
+                             kSink, kQueryNorm, kKeyNorm});
     node_.dtype(kLastPositions, {DataType::kI32});
     node_.dtype(kTotalLength, {DataType::kI32});
     if (node_.rank(kQuery) != 3) node_.invalid(fmt::format("queries of {} axes", node_.rank(0)));
@@ -77,11 +78,8 @@ class GroupAttentionImporter {
       node_.invalid("past keys without past values");
     for (const int input : {kKeyScale, kValueScale})
       if (node_.has_input(input)) node_.unsupported("quantized past keys (k_scale, v_scale)");
-    for (const int input : {kQueryNorm, kKeyNorm})
-      if (node_.has_input(input))
-        node_.unsupported("queries and keys that it normalizes (q_norm_weight, k_norm_weight)");
-    for (const char* epsilon : {"qk_norm_epsilon", "q_norm_epsilon", "k_norm_epsilon"})
-      node_.ignore(epsilon);  // of those weights
+    if (node_.has_input(kQueryNorm) != node_.has_input(kKeyNorm))
+      node_.invalid("q_norm_weight without k_norm_weight, or the other way round");
     if (node_.integer("qk_output", 0) != 0) node_.unsupported("scores as an output (qk_output)");
     for (const char* type : {"k_quant_type", "v_quant_type"})
       if (node_.text(type, "NONE") != "NONE")
@@ -124,6 +122,28 @@ class GroupAttentionImporter {
          node_.integers_value({end}, name + "/end"), node_.integers_value({2}, name + "/axis"),
          node_.integers_value({1}, name + "/step")},
         name + "/heads");
+  }
+
+  // x / sqrt(mean of the squares of its head + epsilon) * weight, before queries and keys rotate.
+  void normalize() {
+    const float of_both = node_.number("qk_norm_epsilon", 1e-6F);
+    const float of_queries = node_.number("q_norm_epsilon", of_both);
+    const float of_keys = node_.number("k_norm_epsilon", of_both);
+    if (!node_.has_input(kQueryNorm)) return;
+    query_ = normalized(query_, kQueryNorm, of_queries, "queries");
+    key_ = normalized(key_, kKeyNorm, of_keys, "keys");
+  }
+
+  ValueId normalized(ValueId x, Input weight, float epsilon, const std::string& name) {
+    const Size width = shape_of(node_, x)[3];
+    const Shape& shape = node_.shape(weight);
+    if (shape.rank() != 1 || (shape[0].known() && width.known() && shape[0] != width))
+      node_.invalid(
+          fmt::format("the weights that normalize {} are not one for each number of a head", name));
+    const Normalize op{.axes = {3}, .epsilon = epsilon, .subtract_mean = false};
+    const ValueId unit = node_.layer(op, {x}, name + "/unit");
+    return pointwise(node_, name + "/normalized", {unit, node_.input(weight)}, node_.dtype(kQuery),
+                     [](Expressions in) { return in[0] * in[1]; });
   }
 
   ValueId heads_first(ValueId x, const std::string& name) {

@@ -103,15 +103,25 @@ class Rotator {
 // The input numbers of an operator; x is input 0.
 struct RotaryInputs {
   int cosines, sines, positions;
+  bool needs_heads;  // the attribute num_heads, for x of 3 axes
 };
 
+// How many heads x[batch, positions, elements] has, where the attribute does not say it: the angles
+// of a whole head are half of its width.
+int64_t heads_of_angles(Node& node, int cosines) {
+  const Size angles = node.shape(cosines)[node.rank(cosines) - 1], elements = node.shape(0)[2];
+  if (!angles.known() || !elements.known() || angles.value() < 1) return 0;
+  return elements.value() / (2 * angles.value());
+}
+
 // x as [batch, positions, heads, width].
-ValueId positions_first(Node& node) {
+ValueId positions_first(Node& node, int cosines, bool needs_heads) {
   const Shape shape = node.shape(0);
-  const int64_t heads = node.integer("num_heads", 0);  // 4 axes say it themselves
+  int64_t heads = node.integer("num_heads", 0);  // 4 axes say it themselves
   if (shape.rank() == 4)
     return node.layer(Transpose{{0, 2, 1, 3}}, {node.input(0)}, "positions_first");
   if (shape.rank() != 3) node.invalid("input 0 has not 3 or 4 axes");
+  if (heads == 0 && !needs_heads) heads = heads_of_angles(node, cosines);
   if (heads < 1) node.invalid(fmt::format("attribute \"num_heads\" is {}", heads));
   if (shape[2].known() && shape[2].value() % heads != 0)
     node.invalid(fmt::format("{} elements in {} heads", shape[2].value(), heads));
@@ -138,7 +148,7 @@ Outputs import_rotation(Node& node, RotaryInputs inputs) {
   node.expect_inputs(3, 4);
   node.expect_same_dtype({0, inputs.cosines, inputs.sines});
   node.dtype(0, kFloats);
-  const ValueId x = positions_first(node);
+  const ValueId x = positions_first(node, inputs.cosines, inputs.needs_heads);
   const Shape shape = shape_of(node, x);
   const Size head = shape[3];
   const int64_t dim = node.integer("rotary_embedding_dim", 0);
@@ -157,14 +167,14 @@ Outputs import_rotation(Node& node, RotaryInputs inputs) {
 }
 
 Outputs import_rotary_embedding(Node& node) {
-  return import_rotation(node, {.cosines = 1, .sines = 2, .positions = 3});
+  return import_rotation(node, {.cosines = 1, .sines = 2, .positions = 3, .needs_heads = true});
 }
 
 Outputs import_fused_rotary_embedding(Node& node) {
   node.expect_inputs(4, 4);
   if (node.number("scale", 1) != 1) node.unsupported("scaled positions");
   if (node.flag("is_packed_batching", false)) node.unsupported("packed batches");
-  return import_rotation(node, {.cosines = 2, .sines = 3, .positions = 1});
+  return import_rotation(node, {.cosines = 2, .sines = 3, .positions = 1, .needs_heads = false});
 }
 
 constexpr OpRow kRotaryRows[] = {

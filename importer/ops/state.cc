@@ -1,4 +1,5 @@
-// Operators of models that carry a state from call to call: CausalConvWithState, LinearAttention.
+// Operators of models that carry a state from call to call: CausalConvWithState, LinearAttention,
+// and what ONNX Runtime's generators of language models write around them.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -25,9 +26,9 @@ ValueId last_of(Node& node, ValueId x, int64_t count) {
                      "state", 1)[0];
 }
 
-// x[B,C,L], w[C,1,K], [bias[C]], [past[B,C,K-1]]: a convolution of each channel with the preceding
-// elements, by default zeros.
-Outputs import_causal_conv(Node& node) {
+// x[B,C,L], w[C,1,K], [bias[C]], [past[B,C,(K-1) * dilation]]: a convolution of each channel with
+// the preceding elements, by default zeros.
+Outputs causal_conv(Node& node, int64_t dilation) {
   node.expect_inputs(2, 4);
   node.expect_same_dtype({0, 1, 2, 3});
   const DataType dtype = node.dtype(0, kFloats);
@@ -36,10 +37,10 @@ Outputs import_causal_conv(Node& node) {
   const Size channels = node.shape(1)[0], width = node.shape(1)[2];
   if (!channels.known() || !width.known())
     node.unsupported("a shape of the weights known only at run time");
-  const int64_t before = width.value() - 1;
+  const int64_t before = (width.value() - 1) * dilation;
   if (before < 0) node.invalid("weights of no elements");
 
-  Conv op{.strides = {1}, .pads_begin = {0}, .pads_end = {0}, .dilations = {1}};
+  Conv op{.strides = {1}, .pads_begin = {0}, .pads_end = {0}, .dilations = {dilation}};
   op.groups = channels.value();
   ValueId x = node.input(0), padded = x;
   if (node.has_input(3)) {
@@ -59,6 +60,25 @@ Outputs import_causal_conv(Node& node) {
       });
   if (node.has_output(1)) outputs.push_back(last_of(node, padded, before));
   return outputs;
+}
+
+Outputs import_causal_conv(Node& node) { return causal_conv(node, 1); }
+
+// An attribute of Microsoft's operators that has a meaning for other values only.
+void expect_default(Node& node, std::string_view attribute, int64_t value) {
+  if (const int64_t given = node.integer(attribute, value); given != value)
+    node.unsupported(fmt::format("{} = {}", attribute, given));
+}
+
+Outputs import_fused_causal_conv(Node& node) {
+  for (const char* attribute : {"channels_last", "state_window", "state_update_capacity",
+                                "state_length", "input_channel_offset", "input_channels"})
+    expect_default(node, attribute, 0);
+  expect_default(node, "state_channels_last", -1);
+  expect_default(node, "ndim", 1);
+  const int64_t dilation = node.integer("dilation", 1);
+  if (dilation < 1) node.invalid(fmt::format("a dilation of {}", dilation));
+  return causal_conv(node, dilation);
 }
 
 // The update of the state[B,H,K,V] by one position; q[B,H,G,K], k[B,H,1,K], v[B,H,1,V],
@@ -104,7 +124,7 @@ class LinearAttention {
     node_.ignore("chunk_size");  // how to compute it, not what
     heads_ = node_.integer("kv_num_heads");
     const int64_t q_heads = node_.integer("q_num_heads");
-    if (heads_ < 1 || q_heads < 1 || q_heads % heads_ != 0)
+    if (heads_ < 1 || q_heads < 1 || (q_heads % heads_ != 0 && heads_ % q_heads != 0))
       node_.invalid(fmt::format("{} heads of queries for {}", q_heads, heads_));
     const int rule = node_.choice("update_rule", {"gated_delta", "linear", "gated", "delta"});
     const bool decays = rule == 0 || rule == 2, corrects = rule == 0 || rule == 3;
@@ -112,12 +132,15 @@ class LinearAttention {
       node_.invalid("inputs decay and beta do not fit attribute \"update_rule\"");
     for (int i = 0; i < 3; ++i)
       if (node_.rank(i) != 3) node_.invalid("queries, keys and values must have 3 axes");
-    const Size k_width = per_head(node_.shape(1)[2], heads_);
+    const Size k_width = per_head(node_.shape(0)[2], q_heads);
     const Size v_width = per_head(node_.shape(2)[2], heads_);
     scale_ = scale_for(k_width);
 
-    sequences_.push_back(split(0, {q_heads / heads_, k_width}, "queries"));
-    sequences_.push_back(split(1, {1, k_width}, "keys"));
+    sequences_.push_back(q_heads < heads_ ? shared(0, q_heads, k_width, "queries")
+                                          : split(0, {q_heads / heads_, k_width}, "queries"));
+    const int64_t k_heads = key_heads(k_width);
+    sequences_.push_back(k_heads < heads_ ? shared(1, k_heads, k_width, "keys")
+                                          : split(1, {1, k_width}, "keys"));
     sequences_.push_back(split(2, {1, v_width}, "values"));
     if (decays) sequences_.push_back(decay(k_width));
     if (corrects) sequences_.push_back(beta());
@@ -134,7 +157,7 @@ class LinearAttention {
       state = node_.layer(Expand{}, {zero, node_.sizes_value(state_shape, "state_shape")}, "empty");
     }
     const auto [last, all] = recur(state);
-    const Size width = sizes_.mul(q_heads, v_width);
+    const Size width = sizes_.mul(std::max(q_heads, heads_), v_width);
     const ValueId y =
         reshape(node_, all, {node_.shape(0)[0], node_.shape(0)[1], width}, "joined_heads");
     const auto copy = [](Expressions in) { return in[0]; };
@@ -167,6 +190,28 @@ class LinearAttention {
     const Shape& shape = node_.shape(input);
     rest.insert(rest.begin(), {shape[0], shape[1], heads_});
     return reshape(node_, working(node_.input(input), name), rest, name);
+  }
+
+  int64_t key_heads(Size width) const {
+    const Size elements = node_.shape(1)[2];
+    if (!elements.known() || !width.known() || width.value() < 1) return heads_;
+    const int64_t heads = elements.value() / width.value();
+    if (heads < 1 || elements.value() % width.value() != 0 || heads_ % heads != 0)
+      node_.invalid(fmt::format("keys of {} elements for {} heads of {}", elements.value(), heads_,
+                                width.value()));
+    return heads;
+  }
+
+  // [B,T,fewer heads * width] as [B,T,heads,1,width]: consecutive heads of the state read the same.
+  ValueId shared(int input, int64_t fewer, Size width, const std::string& name) {
+    const Shape& shape = node_.shape(input);
+    const ValueId x = reshape(node_, working(node_.input(input), name),
+                              {shape[0], shape[1], fewer, 1, width}, name + "/split");
+    const ValueId repeated = node_.layer(
+        Expand{},
+        {x, node_.sizes_value({shape[0], shape[1], fewer, heads_ / fewer, width}, name + "/shape")},
+        name + "/repeated");
+    return reshape(node_, repeated, {shape[0], shape[1], heads_, 1, width}, name);
   }
 
   ValueId decay(Size k_width) {
@@ -238,10 +283,74 @@ class LinearAttention {
 };
 
 Outputs import_linear_attention(Node& node) { return LinearAttention(node).import(); }
+Outputs import_fused_linear_attention(Node& node) {
+  expect_default(node, "state_window", 0);
+  return LinearAttention(node).import();
+}
+
+// decay = decay_scale * log(1 + exp(a + dt_bias)); beta = sigmoid(b). In f32.
+Outputs import_linear_attention_gate(Node& node) {
+  enum Input { kA, kBias, kScale, kB };
+  node.expect_inputs(3, 4);
+  const DataType dtype = node.dtype(kA, kFloats);
+  node.expect_same_dtype({kA, kB});
+  Outputs outputs = pointwise_result(
+      node, {node.input(kA), node.input(kBias), node.input(kScale)}, dtype, [](Expressions in) {
+        const auto real = [](Expression x) { return x.cast(RegisterType::kF32); };
+        const Expression x = real(in[0]) + real(in[1]);
+        // max(x, 0) + log1p(exp(-|x|)) does not overflow.
+        const Expression tail = (-x.apply(Opcode::kAbs)).apply(Opcode::kExp).apply(Opcode::kLog1p);
+        return (max(x, x.number(0)) + tail) * real(in[2]);
+      });
+  if (!node.has_output(1)) return outputs;
+  if (!node.has_input(kB)) node.invalid("output beta without input b");
+  const auto sigmoid = [](Expressions in) { return in[0].apply(Opcode::kSigmoid); };
+  outputs.push_back(pointwise_result(node, {node.input(kB)}, dtype, sigmoid, "beta", 1)[0]);
+  return outputs;
+}
+
+// x / sqrt(mean of squares + epsilon) * scale * activation(gate), of groups of as many elements as
+// the scale has. In f32.
+Outputs import_gated_rms_norm(Node& node) {
+  enum Input { kX, kScale, kGate };
+  node.expect_inputs(3, 3);
+  const DataType dtype = node.dtype(kX, kFloats);
+  node.expect_same_dtype({kX, kGate});
+  node.dtype(kScale, kFloats);
+  const Shape x = node.shape(kX);
+  const int last = x.rank() - 1;
+  const Size width = node.rank(kScale) == 1 ? node.shape(kScale)[0] : Size::unknown();
+  if (last < 0 || !width.known() || width.value() < 1)
+    node.unsupported("a scale that is no vector of known size");
+  if (x[last].known() && x[last].value() % width.value() != 0)
+    node.invalid(fmt::format("{} elements in groups of {}", x[last].value(), width.value()));
+  const bool is_silu = node.choice("activation", {"silu", "swish", "sigmoid"}) != 2;
+  std::vector<Size> groups(x.begin(), x.end() - 1);
+  groups.insert(groups.end(), {node.sizes().floor_div(x[last], width.value()), width});
+  const Normalize op{
+      .axes = {last + 1}, .epsilon = node.number("epsilon", 1e-5F), .subtract_mean = false};
+  const ValueId grouped = reshape(node, node.input(kX), groups, "groups");
+  const ValueId real =
+      pointwise(node, "f32", {grouped}, kWorking, [](Expressions in) { return in[0]; });
+  const ValueId gate = reshape(node, node.input(kGate), groups, "gate_groups");
+  const ValueId gated =
+      pointwise(node, "gated", {node.layer(op, {real}, "unit"), node.input(kScale), gate}, dtype,
+                [&](Expressions in) {
+                  const Expression z = in[2].cast(RegisterType::kF32);
+                  const Expression open = z.apply(Opcode::kSigmoid);
+                  return in[0] * in[1].cast(RegisterType::kF32) * (is_silu ? z * open : open);
+                });
+  return node.result(Reshape{.allow_zero = true},
+                     {gated, node.sizes_value({x.begin(), x.end()}, "shape")}, "joined");
+}
 
 constexpr OpRow kStateRows[] = {
     {"", "CausalConvWithState", 27, kLatest, import_causal_conv},
     {"", "LinearAttention", 27, kLatest, import_linear_attention},
+    {kMicrosoft, "CausalConvWithState", 1, kLatest, import_fused_causal_conv},
+    {kMicrosoft, "GatedRMSNorm", 1, kLatest, import_gated_rms_norm},
+    {kMicrosoft, "LinearAttention", 1, kLatest, import_fused_linear_attention},
+    {kMicrosoft, "LinearAttentionGate", 1, kLatest, import_linear_attention_gate},
 };
 
 }  // namespace

@@ -144,6 +144,14 @@ std::vector<Pair> pairs() {
        [](ModelBuilder& m) {
          set(m.node("RotaryEmbedding", {"x", "c", "s", "at"}, {"y"}), "num_heads", int64_t{2});
        }},
+      {"RotaryEmbedding",  // the heads follow from the angles
+       {{"x", {2, 3, 16}}, {"at", {2, 3}, TensorProto::INT64}, {"c", {5, 4}}, {"s", {5, 4}}},
+       [](ModelBuilder& m) {
+         set(fused(m, "RotaryEmbedding", {"x", "at", "c", "s"}), "num_heads", int64_t{0});
+       },
+       [](ModelBuilder& m) {
+         set(m.node("RotaryEmbedding", {"x", "c", "s", "at"}, {"y"}), "num_heads", int64_t{2});
+       }},
       {"RotaryEmbedding",
        {{"x", {2, 2, 3, 8}}, {"at", {1}, TensorProto::INT64}, {"c", {9, 4}}, {"s", {9, 4}}},
        [](ModelBuilder& m) {

@@ -165,6 +165,40 @@ TEST(GroupQueryAttention, RotatesQueriesAndKeysByTheirPositions) {
         });
 }
 
+TEST(GroupQueryAttention, NormalizesHeadsBeforeItRotatesThem) {
+  std::vector<FloatInput> inputs = with_past(4);
+  for (const char* name : {"cos", "sin"}) inputs.push_back({name, {9, 2}});
+  for (const char* name : {"qn", "kn"}) inputs.push_back({name, {4}});
+  const auto normalize = [](ModelBuilder& m, const std::string& name, int64_t heads,
+                            float epsilon) {
+    m.integers(name + "/split", {1, 3, heads, 4}).integers(name + "/joined", {1, 3, heads * 4});
+    m.node("Reshape", {name, name + "/split"}, {name + "/heads"});
+    set(m.node("RMSNormalization", {name + "/heads", name + "n"}, {name + "/unit"}), "epsilon",
+        epsilon);
+    m.node("Reshape", {name + "/unit", name + "/joined"}, {name + "/normalized"});
+  };
+  const auto attention = [](ModelBuilder& m, const std::string& q, const std::string& k,
+                            bool has_weights) -> NodeProto& {
+    std::vector<std::string> names = {q, k, "v", "pk", "pv", "cos", "sin"};
+    if (has_weights) names.insert(names.end(), {"", "", "", "", "", "qn", "kn"});
+    auto& node = group_attention(m, names, {6}, 7);
+    set(node, "do_rotary", int64_t{1});
+    return node;
+  };
+  expect_same(
+      inputs,
+      [&](ModelBuilder& m) {
+        auto& node = attention(m, "q", "k", true);
+        set(node, "qk_norm_epsilon", 0.1F);
+        set(node, "k_norm_epsilon", 0.01F);
+      },
+      [&](ModelBuilder& m) {
+        normalize(m, "q", 4, 0.1F);
+        normalize(m, "k", 2, 0.01F);
+        attention(m, "q/normalized", "k/normalized", false);
+      });
+}
+
 TEST(GroupQueryAttention, TakesPackedInputs) {
   expect_same(
       {{"x", {2, 3, 32}}},
@@ -335,12 +369,15 @@ TEST(GroupQueryAttention, FormsThatAreNotTaken) {
         set(group_attention(m, {"q", "k", "v", "", ""}, {2}, 3), "k_quant_type", "PER_TENSOR");
       }),
       HasSubstr("k_quant_type"));
-  EXPECT_THAT(error([](ModelBuilder& m) {
-                m.floats("norm", {4}, {1, 1, 1, 1});
-                group_attention(
-                    m, {"q", "k", "v", "", "", "", "", "", "", "", "", "", "norm", "norm"}, {2}, 3);
-              }),
-              HasSubstr("q_norm_weight"));
+  const auto normalized = [](std::vector<float> of_queries, const std::string& of_keys) -> Build {
+    return [=](ModelBuilder& m) {
+      m.floats("qn", {static_cast<int64_t>(of_queries.size())}, of_queries);
+      group_attention(m, {"q", "k", "v", "", "", "", "", "", "", "", "", "", "qn", of_keys}, {2},
+                      3);
+    };
+  };
+  EXPECT_THAT(error(normalized({1, 1, 1, 1}, "")), HasSubstr("q_norm_weight without"));
+  EXPECT_THAT(error(normalized({1, 1, 1}, "qn")), HasSubstr("normalize queries"));
   EXPECT_THAT(error([](ModelBuilder& m) {
                 set(group_attention(m, {"q", "k", "v", "", ""}, {2}, 3), "do_rotary", int64_t{1});
               }),

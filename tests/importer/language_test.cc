@@ -178,6 +178,24 @@ TEST(GatherBlockQuantized, IntegersOf4BitsHaveAnyAxes) {
   expect_same({{"x", {2, 3}}}, gathered(1, 2, true), gathered(1, 2, false));
 }
 
+// The codes of shared embeddings have the shape of the product's, [rows, blocks, bytes of a block].
+TEST(GatherBlockQuantized, AReshapeMayGiveTheTableItsShape) {
+  const auto table = [](bool by_reshape) {
+    return [=](ModelBuilder& m) {
+      std::vector<int> bytes;
+      for (int i = 0; i < 5 * 16; ++i) bytes.push_back(i * 73 % 256);
+      add_indices(m).floats("scales", {5, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+      m.small_integers(by_reshape ? "whole" : "codes",
+                       by_reshape ? std::vector<int64_t>{5, 2, 8} : std::vector<int64_t>{5, 16},
+                       TensorProto::UINT8, bytes);
+      if (by_reshape) m.integers("shape", {5, -1}).node("Reshape", {"whole", "shape"}, {"codes"});
+      set(microsoft(m, "GatherBlockQuantized", {"codes", "i", "scales"}), "block_size",
+          int64_t{16});
+    };
+  };
+  expect_same({{"x", {2, 3}}}, table(true), table(false));
+}
+
 TEST(GatherBlockQuantized, WrongTablesAreRefused) {
   const auto error = [](int64_t columns, int64_t bits, int64_t gather_axis, int type) {
     return error_of([&] {

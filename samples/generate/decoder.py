@@ -1,0 +1,180 @@
+"""A decoder of tokens with its state, over one session: what exporters call inputs, caches and logits, and who copies what."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import anneal
+import numpy
+
+KEYS_OR_VALUES = {"key": "key", "keys": "key", "k": "key", "value": "value", "values": "value", "v": "value"}
+ROWS_AT_A_TIME = 256
+
+
+class UnknownModel(Exception):
+    """The model has an input that no decoder of this kind has."""
+
+
+@dataclass
+class State:
+    """An input that is an output of the run before: a cache, [batch, heads, rows, ...], or a state of fixed shape."""
+
+    past: Any  # anneal.TensorInfo
+    present: Any
+    row_axis: int | None = None  # None: the shape is fixed
+    is_buffer: bool = False  # the output has as many rows as the input, unused ones last; else the output has the new rows, too
+
+    def zeros(self, rows: int) -> numpy.ndarray:
+        shape = [size if isinstance(size, int) else 1 for size in self.past.shape]
+        if self.row_axis is not None:
+            shape[self.row_axis] = rows
+        return numpy.zeros(shape, self.past.dtype)
+
+    def longer(self, cache: numpy.ndarray, rows: int) -> numpy.ndarray:
+        grown = self.zeros(rows)
+        grown[tuple(slice(size) for size in cache.shape)] = cache
+        return grown
+
+
+class Decoder:
+    """Feeds tokens to a model and keeps its caches. Batch 1.
+
+    The caches of a model with GroupQueryAttention are buffers: a run writes the new rows into them and copies nothing.
+    They have room for `rows` tokens, and grow by as many at a time, because attention reads unused rows, too. Caches that
+    grow by Concat are outputs that the next run reads. Where a plan cannot update its input, as on a GPU, two buffers
+    take turns. A model without caches reads all tokens again for each new one.
+    """
+
+    def __init__(self, engine: anneal.Engine, *, threads: int = 0, rows: int = ROWS_AT_A_TIME) -> None:
+        self._session = engine.session(threads=threads)
+        self._rows_at_a_time = rows
+        self._states = states_of(engine)
+        past = {state.past.name for state in self._states}
+        self._ports = {role_of(info): info for info in engine.inputs if info.name not in past}
+        if "ids" not in self._ports:
+            raise UnknownModel("it has no input of token ids, of integers and shape [batch, tokens]")
+        present = {state.present.name for state in self._states}
+        self._logits = next((info.name for info in engine.outputs if info.name == "logits"),
+                            next(info.name for info in engine.outputs if info.name not in present))
+        self._in_place = True
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all tokens."""
+        self.tokens: list[int] = []
+        self._rows = self._rows_at_a_time if any(state.is_buffer for state in self._states) else 0
+        self._caches = {state.past.name: state.zeros(self._rows if state.is_buffer else 0) for state in self._states}
+        self._spare: dict[str, numpy.ndarray] = {}
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(array.nbytes for array in [*self._caches.values(), *self._spare.values()])
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of activations and workspaces."""
+        return self._session.memory_bytes
+
+    def feed(self, tokens: list[int]) -> numpy.ndarray:
+        """Appends the tokens and returns the logits of the token that follows, f32[vocabulary]."""
+        before = len(self.tokens)
+        self.tokens += tokens
+        read = tokens if self._states else self.tokens
+        self._make_room(len(self.tokens))
+        inputs = {self._ports[role].name: self._input(role, read, before) for role in self._ports}
+        outputs = self._run({**inputs, **self._caches})
+        for state in self._states:
+            self._caches[state.past.name] = outputs[state.present.name]
+        logits = outputs[self._logits]
+        return as_floats(logits.reshape(-1, logits.shape[-1])[-1])
+
+    def _make_room(self, tokens: int) -> None:
+        buffers = [state for state in self._states if state.is_buffer]
+        if not buffers or tokens <= self._rows:
+            return
+        self._rows = -(-tokens // self._rows_at_a_time) * self._rows_at_a_time
+        for state in buffers:
+            self._caches[state.past.name] = state.longer(self._caches[state.past.name], self._rows)
+        self._spare = {}
+
+    def _input(self, role: str, read: list[int], before: int) -> numpy.ndarray:
+        info = self._ports[role]
+        begin = before if self._states else 0
+        values: Any = {"ids": read, "mask": [1] * len(self.tokens), "positions": range(begin, begin + len(read)),
+                       "with cache": [before > 0], "logits to keep": 1}[role]
+        array = numpy.array(values, dtype=info.dtype)
+        return array[None] if role in ("ids", "mask", "positions") and len(info.shape) == 2 else array.reshape(
+            (1,) * (len(info.shape) - array.ndim) + array.shape)
+
+    def _run(self, inputs: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
+        buffers = [state for state in self._states if state.is_buffer]
+        if buffers and self._in_place:
+            try:
+                return self._session.run(inputs, out={state.present.name: self._caches[state.past.name] for state in buffers})
+            except anneal.InvalidArgumentError as error:
+                if "overlaps" not in str(error):
+                    raise
+                self._in_place = False  # refused before anything ran
+        if not buffers:
+            return self._session.run(inputs)
+        if not self._spare:
+            self._spare = {state.past.name: state.zeros(self._rows) for state in buffers}
+        outputs = self._session.run(inputs, out={state.present.name: self._spare[state.past.name] for state in buffers})
+        self._spare = {state.past.name: self._caches[state.past.name] for state in buffers}
+        return outputs
+
+
+def role_of(info: Any) -> str:
+    """What an input that is no state means, by the names of onnxruntime-genai, optimum and transformers."""
+    name, is_integer = info.name.lower(), "int" in str(info.dtype)
+    if "mask" in name and is_integer and len(info.shape) == 2:
+        return "mask"
+    if "position" in name and is_integer:
+        return "positions"
+    if "logits_to_keep" in name:
+        return "logits to keep"
+    if name == "use_cache_branch":
+        return "with cache"
+    if is_integer and len(info.shape) == 2:
+        return "ids"
+    raise UnknownModel(f'input "{info.name}" of {info.dtype} {info.shape} is neither token ids, mask, positions nor a state')
+
+
+def states_of(engine: anneal.Engine) -> list[State]:
+    """Pairs of a floating-point input and the output that follows it in time: by layer and by "key" or "value" in their
+    names, else in their order."""
+    pasts = [info for info in engine.inputs if "float" in str(info.dtype) and len(info.shape) >= 2]
+    presents = [info for info in engine.outputs if info.name != "logits"]
+    if len(presents) > len(pasts):
+        presents = presents[len(presents) - len(pasts):]
+    if len(presents) != len(pasts):
+        raise UnknownModel(f"it has {len(pasts)} inputs of states, but {len(presents)} outputs")
+    by_name = {part_of(info.name): info for info in presents}
+    if len(by_name) == len(presents) and {part_of(info.name) for info in pasts} == set(by_name):
+        presents = [by_name[part_of(info.name)] for info in pasts]
+    return [state_of(past, present) for past, present in zip(pasts, presents)]
+
+
+def part_of(name: str) -> tuple[Any, ...]:
+    """("past_key_values.12.key") -> ("12", "key")"""
+    words = re.findall(r"[a-z]+|\d+", name.lower())
+    return (*[word for word in words if word.isdigit()], *[KEYS_OR_VALUES[word] for word in words[1:] if word in KEYS_OR_VALUES][-1:],
+            *["cross" for word in words if word in ("encoder", "cross")])
+
+
+def state_of(past: Any, present: Any) -> State:
+    if len(past.shape) != len(present.shape) or past.dtype != present.dtype:
+        raise UnknownModel(f'state "{past.name}" of {past.dtype} {past.shape} becomes "{present.name}" of {present.dtype} {present.shape}')
+    # The batch is axis 0, and 1.
+    row_axis = next((axis for axis in range(1, len(past.shape)) if not isinstance(past.shape[axis], int)), None)
+    if row_axis is None:
+        return State(past, present)
+    return State(past, present, row_axis, str(present.shape[row_axis]).startswith("max("))
+
+
+def as_floats(logits: numpy.ndarray) -> numpy.ndarray:
+    if logits.dtype == numpy.uint16:  # the bits of bf16
+        return (logits.astype(numpy.uint32) << 16).view(numpy.float32)
+    return logits.astype(numpy.float32)

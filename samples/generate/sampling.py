@@ -1,0 +1,27 @@
+"""The next token of logits: the best one, or a random one of the best."""
+
+from __future__ import annotations
+
+import numpy
+
+
+class Sampler:
+    """temperature 0: the token of the largest logit. Else a draw by softmax(logits / temperature), of the `top_k` best
+    tokens (0: all), and of the fewest best ones whose probabilities sum to `top_p`."""
+
+    def __init__(self, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int | None = None) -> None:
+        if temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
+            raise ValueError("temperature and top_k must be at least 0, and top_p above 0 and at most 1")
+        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
+        self._random = numpy.random.default_rng(seed)
+
+    def __call__(self, logits: numpy.ndarray) -> int:
+        if self.temperature == 0:
+            return int(logits.argmax())
+        best = numpy.argsort(-logits, kind="stable")[:self.top_k or None]
+        scaled = logits[best].astype(numpy.float64) / self.temperature
+        probabilities = numpy.exp(scaled - scaled[0])
+        probabilities /= probabilities.sum()
+        kept = int(numpy.searchsorted(numpy.cumsum(probabilities), self.top_p)) + 1
+        probabilities = probabilities[:kept] / probabilities[:kept].sum()
+        return int(best[self._random.choice(len(probabilities), p=probabilities)])
