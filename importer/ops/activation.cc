@@ -119,10 +119,6 @@ Outputs import_quick_gelu(Node& node) {
 Expression gelu(Expression x) {
   return x * 0.5 * ((x * std::numbers::sqrt2 * 0.5).apply(Opcode::kErf) + 1.0);
 }
-Expression tanh_gelu(Expression x) {
-  const Expression inner = (x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi);
-  return x * 0.5 * (tanh(inner) + 1.0);
-}
 
 Outputs import_gelu(Node& node) {
   const bool approximate = node.choice("approximate", {"none", "tanh"}) == 1;

@@ -1,5 +1,10 @@
 // Operators of com.microsoft on weights of a few bits, of which each block has a scale.
+#include "anneal/importer/ops/block_weights.h"
+
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
 
 #include "anneal/core/new_tensor.h"
 #include "anneal/importer/onnx/tensor_data.h"
@@ -10,23 +15,11 @@
 namespace anneal {
 namespace {
 
-int64_t bytes_of_row(int64_t numbers, int64_t bits) { return (numbers * bits + 7) / 8; }
-
-// Numbers of `bits` bits, the first one in the low bits of a byte; each row begins with a new byte.
-// dims: of the result, whose last axis is a row.
-Tensor unpacked_rows(const Tensor& packed, const Dims& dims, int64_t bits) {
-  const auto bytes = packed.as<uint8_t>();
-  const int64_t per_row = dims[dims.rank() - 1], row_bytes = bytes_of_row(per_row, bits);
-  const int64_t rows = count(dims) / std::max<int64_t>(per_row, 1);
-  NewTensor fresh = allocate_tensor(DataType::kU8, dims);
-  size_t next = 0;
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t i = 0; i < per_row; ++i) {
-      const unsigned byte = bytes[static_cast<size_t>(row * row_bytes + i * bits / 8)];
-      const unsigned code = byte >> (i * bits % 8) & ((1U << bits) - 1);
-      fresh.data[next++] = static_cast<std::byte>(code);
-    }
-  return fresh.tensor;
+// Zero points where there are none.
+Tensor middles(const Dims& dims, int64_t bits) {
+  NewTensor made = allocate_tensor(DataType::kU8, dims);
+  std::ranges::fill(made.data, static_cast<std::byte>(1 << (bits - 1)));
+  return made.tensor;
 }
 
 // A constant; a Reshape in the model may give it its shape, as that of embeddings which a product
@@ -56,14 +49,10 @@ class BlockProduct {
     if (node_.has_input(kGroups)) node_.unsupported("blocks in another order (g_idx)");
     read_sizes();
     // Level 4: operands of 8 bits. Others: f32, f16 and bf16.
-    MatMul op{.transpose_b = true,
-              .may_round_a = node_.integer("accuracy_level", 0) == kOperandsOf8Bits};
-    const bool packed = stay_packed();
-    op.b_has_4_bits = packed;
-    const std::vector<ValueId> factors =
-        packed ? packed_operands() : std::vector<ValueId>{node_.input(kA), weights()};
-    if (!node_.has_input(kBias)) return node_.result(op, factors);
-    return epilogue_result(node_, op, factors, {node_.input(kBias)}, dtype,
+    const bool may_round = node_.integer("accuracy_level", 0) == kOperandsOf8Bits;
+    const ProductLayer made = layer(may_round);
+    if (!node_.has_input(kBias)) return node_.result(made.op, made.inputs);
+    return epilogue_result(node_, made.op, made.inputs, {node_.input(kBias)}, dtype,
                            [](Expressions in) { return in[0] + in[1]; });
   }
 
@@ -83,17 +72,18 @@ class BlockProduct {
     blocks_ = (inner_ + block_ - 1) / block_;
   }
 
-  // Whether MatMul reads the codes as the model has them, so that no copy of them is made.
-  bool stay_packed() const {
-    return bits_ == 4 && node_.dtype(kA) == DataType::kF32 && blocks_ * block_ == inner_ &&
-           (!node_.has_input(kZeroPoints) || node_.dtype(kZeroPoints) == DataType::kU8);
-  }
-
-  // A and the inputs of MatMul::b_has_4_bits.
-  std::vector<ValueId> packed_operands() {
-    const Tensor codes = reshaped(packed(kCodes, inner_, "codes"), {columns_, inner_ / 2});
-    const ValueId zeros = node_.has_input(kZeroPoints) ? zero_points() : ValueId::kNone;
-    return {node_.input(kA), node_.constant_value(codes, "codes"), ValueId::kNone, zeros, scales()};
+  ProductLayer layer(bool may_round) {
+    const bool has_real_zeros =
+        node_.has_input(kZeroPoints) && node_.dtype(kZeroPoints) != DataType::kU8;
+    if (blocks_ * block_ != inner_ || has_real_zeros)
+      return {MatMul{.transpose_b = true, .may_round_a = may_round}, {node_.input(kA), weights()}};
+    const BlockWeights weights{
+        .codes = reshaped(packed(kCodes, inner_, "codes"), {columns_, bytes_of_row(inner_, bits_)}),
+        .bits = bits_,
+        .block = block_,
+        .scales = scales(),
+        .zeros = node_.has_input(kZeroPoints) ? zero_points() : ValueId::kNone};
+    return block_product(node_, node_.input(kA), weights, may_round, "weights");
   }
 
   // Codes of `per_row` numbers in each of N rows, packed with the first one in the low bits; each
@@ -142,10 +132,7 @@ class BlockProduct {
 
   ValueId zero_points() {
     if (node_.has_input(kZeroPoints)) return unpacked(kZeroPoints, blocks_, "zero_points");
-    const std::vector<double> middle(static_cast<size_t>(columns_ * blocks_),
-                                     static_cast<double>(1 << (bits_ - 1)));
-    return node_.constant_value(tensor_of(DataType::kU8, {columns_, blocks_}, middle),
-                                "zero_points");
+    return node_.constant_value(middles({columns_, blocks_}, bits_), "zero_points");
   }
 
   ValueId with_float_zero_points(ValueId codes, ValueId scales) {
@@ -253,9 +240,7 @@ class BlockGather {
     if (!has_bytes_) return ValueId::kNone;
     Dims dims = codes_->dims();
     dims[dims.rank() - 1] = (depth_ + padding_) / block_;
-    const std::vector<double> middle(static_cast<size_t>(count(dims)),
-                                     static_cast<double>(1 << (bits_ - 1)));
-    return node_.constant_value(tensor_of(DataType::kU8, dims, middle), "zero_points");
+    return node_.constant_value(middles(dims, bits_), "zero_points");
   }
 
   Node& node_;
@@ -335,6 +320,45 @@ constexpr OpRow kBlockWeightsRows[] = {
 };
 
 }  // namespace
+
+Tensor unpacked_rows(const Tensor& packed, const Dims& dims, int64_t bits) {
+  const auto bytes = packed.as<uint8_t>();
+  const int64_t per_row = dims[dims.rank() - 1], row_bytes = bytes_of_row(per_row, bits);
+  const int64_t rows = count(dims) / std::max<int64_t>(per_row, 1);
+  NewTensor fresh = allocate_tensor(DataType::kU8, dims);
+  size_t next = 0;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t i = 0; i < per_row; ++i) {
+      const unsigned byte = bytes[static_cast<size_t>(row * row_bytes + i * bits / 8)];
+      const unsigned code = byte >> (i * bits % 8) & ((1U << bits) - 1);
+      fresh.data[next++] = static_cast<std::byte>(code);
+    }
+  return fresh.tensor;
+}
+
+ProductLayer block_product(Node& node, ValueId x, const BlockWeights& weights, bool may_round_x,
+                           std::string_view name) {
+  const auto suffix = [&](const char* what) { return fmt::format("{}/{}", name, what); };
+  MatMul op{.transpose_b = true, .may_round_a = may_round_x};
+  const DataType dtype = node.graph().value(x).type().dtype;
+  if (weights.bits == 4 && dtype == DataType::kF32) {
+    op.b_has_4_bits = true;
+    const ValueId codes = node.constant_value(weights.codes, suffix("codes"));
+    return {op, {x, codes, ValueId::kNone, weights.zeros, weights.scales}};
+  }
+  const Dims& packed = weights.codes.dims();
+  const Tensor codes =
+      unpacked_rows(weights.codes, {packed[0], packed[1] * 8 / weights.bits}, weights.bits);
+  ValueId zeros = weights.zeros;
+  if (zeros == ValueId::kNone) {
+    const Dims blocks = {packed[0], codes.dims()[1] / weights.block};
+    zeros = node.constant_value(middles(blocks, weights.bits), suffix("zero_points"));
+  }
+  const ValueId reals =
+      node.layer(Dequantize{.axis = 1, .block_size = weights.block},
+                 {node.constant_value(codes, suffix("codes")), weights.scales, zeros}, name);
+  return {op, {x, reals}};
+}
 
 std::span<const OpRow> block_weights_rows() { return kBlockWeightsRows; }
 

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <numbers>
 #include <utility>
-#include "anneal/core/new_tensor.h"
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/importer/onnx/tensor_data.h"
 
 namespace anneal {
@@ -28,6 +30,11 @@ Program program_of(std::span<const DataType> inputs, DataType dtype, Formula for
   for (size_t i = 0; i < inputs.size(); ++i)
     terms.push_back({&builder, builder.input(static_cast<int>(i), inputs[i])});
   return builder.finish(formula(terms).reg, dtype);
+}
+
+Expression tanh_gelu(Expression x) {
+  const Expression inner = (x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi);
+  return x * 0.5 * (inner.apply(Opcode::kTanh) + 1.0);
 }
 
 ValueId pointwise(Node& node, std::string_view suffix, const std::vector<ValueId>& inputs,

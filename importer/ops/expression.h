@@ -53,6 +53,9 @@ inline Expression select(Expression condition, Expression if_true, Expression if
   return {if_true.builder, if_true.builder->select(condition.reg, if_true.reg, if_false.reg)};
 }
 
+// The approximation of GELU by tanh: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
+Expression tanh_gelu(Expression x);
+
 using Expressions = std::span<const Expression>;  // one per input of the layer, never empty
 using Formula = FunctionRef<Expression(Expressions)>;
 

@@ -28,6 +28,7 @@ struct OpRow {
   X(deform)                                \
   X(einsum)                                \
   X(elementwise)                           \
+  X(experts)                               \
   X(fused)                                 \
   X(gather)                                \
   X(generate)                              \
