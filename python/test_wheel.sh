@@ -36,7 +36,9 @@ fi
 
 mkdir -p "$folder/tree/python" "$folder/tree/samples"
 cp -r "$root/python/tests" "$folder/tree/python/"
-cp -r "$root/samples/glyphs" "$root/samples/python" "$root/samples/regression" "$folder/tree/samples/"
+cp -r "$root/samples/glyphs" "$root/samples/generate" "$root/samples/python" "$root/samples/regression" "$folder/tree/samples/"
+mkdir "$folder/tree/bench"
+cp -r "$root/bench/nets" "$folder/tree/bench/"
 cp -r "$root/docs" "$root/README.md" "$folder/tree/"
 cd "$folder"
 ANNEAL_SHARED_MODELS=${ANNEAL_SHARED_MODELS:-$root/../shared/data/models} \

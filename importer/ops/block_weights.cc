@@ -45,7 +45,8 @@ class BlockProduct {
     node_.expect_inputs(3, 6);
     const DataType dtype = node_.dtype(kA, kFloats);
     node_.expect_same_dtype({kA, kScales, kBias});
-    node_.ignore("weight_prepacked");
+    if (node_.integer("weight_prepacked", 0) != 0)
+      node_.unsupported("weights in the layout of a GPU (weight_prepacked)");
     if (node_.has_input(kGroups)) node_.unsupported("blocks in another order (g_idx)");
     read_sizes();
     // Level 4: operands of 8 bits. Others: f32, f16 and bf16.

@@ -72,7 +72,8 @@ void keep_window(Node& node, GroupCache& cache, int64_t window, ValueId past) {
             node, "window_in_cache", {capacity}, DataType::kBool,
             [&](Expressions in) { return in[0].number(static_cast<double>(window)) <= in[0]; }),
         {}, "window_fits");
-    node.layer(Require{}, {fits}, "cache_holds_the_window");
+    const ValueId least = node.integers_value({window}, "rows_of_window");
+    node.layer(Require{}, {fits, capacity, least}, "cache_holds_the_window");
   }
   cache.held = pointwise(node, "held_rows", {cache.past, capacity}, DataType::kI64,
                          [&](Expressions in) { return held_after(in[0], in[1], window); });

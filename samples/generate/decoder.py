@@ -19,12 +19,16 @@ class UnknownModel(Exception):
 
 @dataclass
 class State:
-    """An input that is an output of the run before: a cache, [batch, heads, rows, ...], or a state of fixed shape."""
+    """An input that is an output of the run before: a cache, [batch, heads, rows, ...], or a state of fixed shape.
+
+    Kinds: "fixed"; "growing", whose output has the new rows, too; "buffer", whose output has the rows of the input if these
+    are enough; "window", a buffer of the last rows.
+    """
 
     past: Any  # anneal.TensorInfo
     present: Any
-    row_axis: int | None = None  # None: the shape is fixed
-    is_buffer: bool = False  # the output has as many rows as the input, unused ones last; else the output has the new rows, too
+    kind: str = "fixed"
+    row_axis: int | None = None
 
     def zeros(self, rows: int) -> numpy.ndarray:
         shape = [size if isinstance(size, int) else 1 for size in self.past.shape]
@@ -42,31 +46,39 @@ class Decoder:
     """Feeds tokens to a model and keeps its caches. Batch 1.
 
     The caches of a model with GroupQueryAttention are buffers: a run writes the new rows into them and copies nothing.
-    They have room for `rows` tokens, and grow by as many at a time, because attention reads unused rows, too. Caches that
-    grow by Concat are outputs that the next run reads. Where a plan cannot update its input, as on a GPU, two buffers
-    take turns. A model without caches reads all tokens again for each new one.
+    They have room for `rows` tokens, and grow by as many at a time, because attention reads unused rows, too. A cache of
+    a sliding window has `window` rows. Caches that grow by Concat are outputs that the next run reads. Where a plan cannot
+    update its input, as on a GPU, two buffers take turns. A model without caches reads all tokens again for each new one.
     """
 
-    def __init__(self, engine: anneal.Engine, *, threads: int = 0, rows: int = ROWS_AT_A_TIME) -> None:
+    def __init__(self, engine: anneal.Engine, *, threads: int = 0, rows: int = ROWS_AT_A_TIME, window: int = 0) -> None:
         self._session = engine.session(threads=threads)
-        self._rows_at_a_time = rows
+        self._rows_at_a_time, self._window = rows, window
+        if not any("int" in str(info.dtype) and len(info.shape) == 2 for info in engine.inputs):
+            raise UnknownModel("it has no input of token ids, of integers and shape [batch, tokens]")
         self._states = states_of(engine)
+        if not window and any(state.kind == "window" for state in self._states):
+            raise UnknownModel("its caches have a sliding window, of unknown size")
         past = {state.past.name for state in self._states}
         self._ports = {role_of(info): info for info in engine.inputs if info.name not in past}
         if "ids" not in self._ports:
-            raise UnknownModel("it has no input of token ids, of integers and shape [batch, tokens]")
+            raise UnknownModel("none of its inputs is one of token ids")
         present = {state.present.name for state in self._states}
         self._logits = next((info.name for info in engine.outputs if info.name == "logits"),
                             next(info.name for info in engine.outputs if info.name not in present))
-        self._in_place = True
+        # Outputs that are the memory of their inputs, until a plan refuses one.
+        self._in_place = {state.present.name for state in self._states if state.kind in ("buffer", "window")}
         self.reset()
 
     def reset(self) -> None:
         """Forgets all tokens."""
         self.tokens: list[int] = []
-        self._rows = self._rows_at_a_time if any(state.is_buffer for state in self._states) else 0
-        self._caches = {state.past.name: state.zeros(self._rows if state.is_buffer else 0) for state in self._states}
+        self._rows = self._rows_at_a_time
+        self._caches = {state.past.name: self._empty(state) for state in self._states}
         self._spare: dict[str, numpy.ndarray] = {}
+
+    def _empty(self, state: State) -> numpy.ndarray:
+        return state.zeros({"buffer": self._rows, "window": self._window}.get(state.kind, 0))
 
     @property
     def state_bytes(self) -> int:
@@ -91,13 +103,13 @@ class Decoder:
         return as_floats(logits.reshape(-1, logits.shape[-1])[-1])
 
     def _make_room(self, tokens: int) -> None:
-        buffers = [state for state in self._states if state.is_buffer]
-        if not buffers or tokens <= self._rows:
+        if tokens <= self._rows:
             return
         self._rows = -(-tokens // self._rows_at_a_time) * self._rows_at_a_time
-        for state in buffers:
-            self._caches[state.past.name] = state.longer(self._caches[state.past.name], self._rows)
-        self._spare = {}
+        for state in self._states:
+            if state.kind == "buffer":
+                self._caches[state.past.name] = state.longer(self._caches[state.past.name], self._rows)
+                self._spare.pop(state.past.name, None)
 
     def _input(self, role: str, read: list[int], before: int) -> numpy.ndarray:
         info = self._ports[role]
@@ -109,21 +121,25 @@ class Decoder:
             (1,) * (len(info.shape) - array.ndim) + array.shape)
 
     def _run(self, inputs: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
-        buffers = [state for state in self._states if state.is_buffer]
-        if buffers and self._in_place:
+        """Of buffers, the results are in their own memory or in the spare one."""
+        buffers = [state for state in self._states if state.kind in ("buffer", "window")]
+        while True:
+            out = {}
+            for state in buffers:
+                past, present = state.past.name, state.present.name
+                if present not in self._in_place and past not in self._spare:
+                    self._spare[past] = self._empty(state)
+                out[present] = self._caches[past] if present in self._in_place else self._spare[past]
             try:
-                return self._session.run(inputs, out={state.present.name: self._caches[state.past.name] for state in buffers})
-            except anneal.InvalidArgumentError as error:
-                if "overlaps" not in str(error):
+                outputs = self._session.run(inputs, out=out)
+            except anneal.InvalidArgumentError as error:  # before anything ran
+                if "overlaps" not in str(error) or error.port not in self._in_place:
                     raise
-                self._in_place = False  # refused before anything ran
-        if not buffers:
-            return self._session.run(inputs)
-        if not self._spare:
-            self._spare = {state.past.name: state.zeros(self._rows) for state in buffers}
-        outputs = self._session.run(inputs, out={state.present.name: self._spare[state.past.name] for state in buffers})
-        self._spare = {state.past.name: self._caches[state.past.name] for state in buffers}
-        return outputs
+                self._in_place.remove(error.port)
+                continue
+            for past in self._spare:
+                self._spare[past] = self._caches[past]
+            return outputs
 
 
 def role_of(info: Any) -> str:
@@ -145,6 +161,8 @@ def role_of(info: Any) -> str:
 def states_of(engine: anneal.Engine) -> list[State]:
     """Pairs of a floating-point input and the output that follows it in time: by layer and by "key" or "value" in their
     names, else in their order."""
+    if any(info.name == "inputs_embeds" for info in engine.inputs):
+        raise UnknownModel("it reads embeddings, not tokens")
     pasts = [info for info in engine.inputs if "float" in str(info.dtype) and len(info.shape) >= 2]
     presents = [info for info in engine.outputs if info.name != "logits"]
     if len(presents) > len(pasts):
@@ -171,7 +189,9 @@ def state_of(past: Any, present: Any) -> State:
     row_axis = next((axis for axis in range(1, len(past.shape)) if not isinstance(past.shape[axis], int)), None)
     if row_axis is None:
         return State(past, present)
-    return State(past, present, row_axis, str(present.shape[row_axis]).startswith("max("))
+    rows = str(present.shape[row_axis])
+    kind = "window" if rows == str(past.shape[row_axis]) else "buffer" if rows.startswith("max(") else "growing"
+    return State(past, present, kind, row_axis)
 
 
 def as_floats(logits: numpy.ndarray) -> numpy.ndarray:

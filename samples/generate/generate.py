@@ -139,7 +139,8 @@ def main() -> int:
     most = settings.get("context_length") or settings.get("max_position_embeddings") or len(prompt) + flags.max_tokens
     if len(prompt) >= most:
         raise Failure(f"the prompt has {len(prompt)} tokens, and the model takes {most}")
-    decoder = Decoder(load(path, flags), threads=flags.threads)
+    window = settings.get("decoder", {}).get("sliding_window", {})
+    decoder = Decoder(load(path, flags), threads=flags.threads, window=window.get("window_size", 0) + window.get("cache_slack", 0))
     sampler = Sampler(flags.temperature, flags.top_k, flags.top_p, flags.seed)
 
     times = [time.perf_counter()]
