@@ -10,6 +10,7 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/evaluate.h"
+#include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
 namespace {
@@ -88,6 +89,7 @@ class Folding {
   void visit(LayerId id) {
     const Layer& layer = graph_.layer(id);
     if (layer.inputs.empty() || !bodies_of(layer.op).empty() || !is_pure(layer.op)) return;
+    if (products_transpose_shared(id)) return;
     if (dequantize_ == FoldDequantize::kLater && op_as<Dequantize>(graph_, id) &&
         (scaling_of(graph_, id) || is_in_blocks(id)))
       return;
@@ -110,6 +112,51 @@ class Folding {
     }
     if (made.why_not.empty()) made.why_not = why_not_computed(made);
     derived_.emplace(id, std::move(made));
+  }
+
+  bool swaps_matrix(LayerId id) const {
+    const auto* transpose = op_as<Transpose>(graph_, id);
+    return transpose && transpose->permutation == std::vector<int64_t>{1, 0};
+  }
+
+  // What reads the matrix but transposes.
+  std::vector<LayerId> direct_readers(ValueId matrix) const {
+    std::vector<LayerId> readers = users_of(graph_, matrix);
+    std::erase_if(readers, [&](LayerId reader) { return swaps_matrix(reader); });
+    return readers;
+  }
+
+  // Whether only products read the matrix, as their right side, which they can transpose.
+  bool only_products_read(ValueId matrix, const std::vector<LayerId>& readers) const {
+    return !graph_.is_output(matrix) && !readers.empty() &&
+           std::ranges::all_of(readers, [&](LayerId reader) {
+             const Layer& product = graph_.layer(reader);
+             return op_as<MatMul>(graph_, reader) && product.op_input_count == 2 &&
+                    std::ranges::count(product.inputs, matrix) == 1 && product.inputs[1] == matrix;
+           });
+  }
+
+  // A transpose that products absorb (compose_moves), of a matrix that other layers read as it is:
+  // the engine would hold it twice, as the embeddings of a language model and the weights of its
+  // last product.
+  bool products_transpose_shared(LayerId id) const {
+    if (!swaps_matrix(id)) return false;
+    const ValueId swapped = graph_.layer(id).outputs[0];
+    return !direct_readers(graph_.layer(id).inputs[0]).empty() &&
+           only_products_read(swapped, users_of(graph_, swapped));
+  }
+
+  // The same where products read the matrix itself, and others its transpose.
+  void let_products_transpose(ValueId matrix, ValueId swapped) {
+    const std::vector<LayerId> products = direct_readers(matrix);
+    if (!only_products_read(matrix, products)) return;
+    for (const LayerId id : products) {
+      NewLayer product = copy_of(graph_, id);
+      auto& op = std::get<MatMul>(product.op);
+      op.transpose_b = !op.transpose_b;
+      product.inputs[1] = swapped;
+      graph_.replace_layer(id, graph_.add(std::move(product)));
+    }
   }
 
   // Constants that keep_quantized_weights may use. insert_quantize reads weights that are floats.
@@ -166,6 +213,7 @@ class Folding {
       const ValueId folded = graph_.add_constant(graph_.value(outputs[i]).name, results[i]);
       graph_.swap_names(folded, outputs[i]);
       graph_.replace_uses(outputs[i], folded);
+      if (swaps_matrix(id)) let_products_transpose(layer.inputs[0], folded);
     }
     run_.did(layer.name, "computed while building");
     if (bytes > budget_) graph_.erase_unused();  // frees what it was made of
