@@ -51,6 +51,7 @@ class BlockProduct {
     read_sizes();
     // Level 4: operands of 8 bits. Others: f32, f16 and bf16.
     const bool may_round = node_.integer("accuracy_level", 0) == kOperandsOf8Bits;
+    if (has_real_zeros() && bits_ == 4 && dtype == DataType::kF32) return less_zero_points();
     const ProductLayer made = layer(may_round);
     if (!node_.has_input(kBias)) return node_.result(made.op, made.inputs);
     return epilogue_result(node_, made.op, made.inputs, {node_.input(kBias)}, dtype,
@@ -73,18 +74,69 @@ class BlockProduct {
     blocks_ = (inner_ + block_ - 1) / block_;
   }
 
-  ProductLayer layer(bool may_round) {
-    const bool has_real_zeros =
-        node_.has_input(kZeroPoints) && node_.dtype(kZeroPoints) != DataType::kU8;
-    if (blocks_ * block_ != inner_ || has_real_zeros)
-      return {MatMul{.transpose_b = true, .may_round_a = may_round}, {node_.input(kA), weights()}};
+  bool has_real_zeros() const {
+    return node_.has_input(kZeroPoints) && node_.dtype(kZeroPoints) != DataType::kU8;
+  }
+
+  // Weights of 4 bits stay so: A (code * scale)^T - (sums of A by blocks) (zero point * scale)^T.
+  // Rows are not rounded, since both terms may be much larger than their difference.
+  Outputs less_zero_points() {
+    node_.expect_same_dtype({kA, kZeroPoints});
+    const int64_t padded = blocks_ * block_;
+    const Tensor none = allocate_tensor(DataType::kU8, {columns_, blocks_}).tensor;
     const BlockWeights weights{
-        .codes = reshaped(packed(kCodes, inner_, "codes"), {columns_, bytes_of_row(inner_, bits_)}),
+        .codes = reshaped(packed(kCodes, padded, "codes"), {columns_, padded / 2}),
         .bits = bits_,
         .block = block_,
         .scales = scales(),
-        .zeros = node_.has_input(kZeroPoints) ? zero_points() : ValueId::kNone};
-    return block_product(node_, node_.input(kA), weights, may_round, "weights");
+        .zeros = node_.constant_value(none, "no_zero_points")};
+    const ValueId a = whole_blocks();
+    const ProductLayer made = block_product(node_, a, weights, false, "weights");
+    const ValueId zeros =
+        reshape(node_, node_.input(kZeroPoints), {columns_, blocks_}, "zero_points");
+    const ValueId shifts = pointwise(node_, "shifts", {zeros, weights.scales}, DataType::kF32,
+                                     [](Expressions in) { return in[0] * in[1]; });
+    std::vector<Size> by_block(shape_of(node_, a).begin(), shape_of(node_, a).end());
+    by_block.back() = blocks_;
+    by_block.emplace_back(block_);
+    const ValueId last = node_.integers_value({node_.rank(kA)}, "last_axis");
+    const ValueId sums =
+        node_.layer(Reduce{.keepdims = false}, {reshape(node_, a, by_block, "blocks_of_a"), last},
+                    "block_sums");
+    std::vector<ValueId> terms = {
+        node_.layer(made.op, made.inputs, "product"),
+        node_.layer(MatMul{.transpose_b = true}, {sums, shifts}, "product_of_shifts")};
+    if (node_.has_input(kBias)) terms.push_back(node_.input(kBias));
+    return pointwise_result(node_, terms, DataType::kF32, [](Expressions in) {
+      const Expression y = in[0] - in[1];
+      return in.size() > 2 ? y + in[2] : y;
+    });
+  }
+
+  ProductLayer layer(bool may_round) {
+    if (has_real_zeros())
+      return {MatMul{.transpose_b = true, .may_round_a = may_round},
+              {whole_blocks(), with_float_zero_points()}};
+    const int64_t padded = blocks_ * block_;
+    const BlockWeights weights{
+        .codes = reshaped(packed(kCodes, padded, "codes"), {columns_, bytes_of_row(padded, bits_)}),
+        .bits = bits_,
+        .block = block_,
+        .scales = scales(),
+        .zeros = node_.has_input(kZeroPoints) ? unpacked(kZeroPoints, blocks_, "zero_points")
+                                              : ValueId::kNone};
+    return block_product(node_, whole_blocks(), weights, may_round, "weights");
+  }
+
+  // A, with zeros for the rest of a last block that is not whole, whose codes mean nothing.
+  ValueId whole_blocks() {
+    const int64_t rest = blocks_ * block_ - inner_;
+    if (rest == 0) return node_.input(kA);
+    const int rank = node_.rank(kA);
+    std::vector<int64_t> pads(2 * static_cast<size_t>(rank));
+    pads.back() = rest;
+    return node_.layer(Pad{}, {node_.input(kA), node_.integers_value(pads, "pads")},
+                       "whole_blocks");
   }
 
   // Codes of `per_row` numbers in each of N rows, packed with the first one in the low bits; each
@@ -112,32 +164,10 @@ class BlockProduct {
     return reshape(node_, node_.input(kScales), {columns_, blocks_}, "scales");
   }
 
-  // [N, K] of A's type.
-  ValueId weights() {
-    const int64_t padded = blocks_ * block_;
-    ValueId codes = unpacked(kCodes, padded, "codes");
-    const ValueId scales = this->scales();
-    ValueId whole = ValueId::kNone;
-    if (node_.has_input(kZeroPoints) && node_.dtype(kZeroPoints) != DataType::kU8)
-      whole = with_float_zero_points(codes, scales);
-    else
-      whole = node_.layer(Dequantize{.axis = 1, .block_size = block_},
-                          {codes, scales, zero_points()}, "weights");
-    if (padded == inner_) return whole;
-    return node_.layer(
-        Slice{},
-        {whole, node_.integers_value({0}, "start"), node_.integers_value({inner_}, "end"),
-         node_.integers_value({1}, "axis"), node_.integers_value({1}, "step")},
-        "weights_of_k");
-  }
-
-  ValueId zero_points() {
-    if (node_.has_input(kZeroPoints)) return unpacked(kZeroPoints, blocks_, "zero_points");
-    return node_.constant_value(middles({columns_, blocks_}, bits_), "zero_points");
-  }
-
-  ValueId with_float_zero_points(ValueId codes, ValueId scales) {
+  // [N, blocks * block_size] of A's type.
+  ValueId with_float_zero_points() {
     node_.expect_same_dtype({kA, kZeroPoints});
+    const ValueId codes = unpacked(kCodes, blocks_ * block_, "codes"), scales = this->scales();
     const DataType dtype = node_.dtype(kA);
     const std::vector<Size> by_block = {columns_, blocks_, 1};
     const ValueId blocks = reshape(node_, codes, {columns_, blocks_, block_}, "code_blocks");

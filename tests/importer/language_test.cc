@@ -70,13 +70,59 @@ TEST(MatMulNBits, WeightsAreCodesByBlocks) {
   }
 }
 
+// As half-quadratic quantization (HQQ) makes them.
+TEST(MatMulNBits, ZeroPointsMayBeFloats) {
+  constexpr size_t kColumns = 3, kBlock = 16;
+  for (const size_t bits : {4, 8})
+    for (const size_t inner : {32, 40}) {
+      SCOPED_TRACE(fmt::format("{} bits, K {}", bits, inner));
+      const size_t blocks = (inner + kBlock - 1) / kBlock, row_bytes = blocks * kBlock * bits / 8;
+      std::vector<int> bytes;
+      std::vector<float> scales, zeros, weights(inner * kColumns);
+      for (size_t i = 0; i < kColumns * row_bytes; ++i)
+        bytes.push_back(static_cast<int>(i * 73 + 29) % 256);
+      for (size_t i = 0; i < kColumns * blocks; ++i) {
+        scales.push_back(0.01F * static_cast<float>(i + 1));
+        zeros.push_back(7.3F + 0.4F * static_cast<float>(i));
+      }
+      for (size_t n = 0; n < kColumns; ++n)
+        for (size_t k = 0; k < inner; ++k) {
+          const size_t block = n * blocks + k / kBlock;
+          weights[k * kColumns + n] =
+              (static_cast<float>(code_of(bytes, n, row_bytes, k, bits)) - zeros[block]) *
+              scales[block];
+        }
+      const auto k = static_cast<int64_t>(inner);
+      expect_same(
+          {{"x", {2, 2, k}}, {"b", {kColumns}}},
+          [&](ModelBuilder& m) {
+            m.small_integers("codes", {static_cast<int64_t>(bytes.size())}, TensorProto::UINT8,
+                             bytes);
+            m.floats("scales", {static_cast<int64_t>(scales.size())}, scales);
+            m.floats("zeros", {static_cast<int64_t>(zeros.size())}, zeros);
+            auto& node = microsoft(m, "MatMulNBits", {"x", "codes", "scales", "zeros", "", "b"});
+            set(node, "N", int64_t{kColumns});
+            set(node, "K", k);
+            set(node, "bits", static_cast<int64_t>(bits));
+            set(node, "block_size", int64_t{kBlock});
+            set(node, "accuracy_level", int64_t{4});
+          },
+          [&](ModelBuilder& m) {
+            m.floats("w", {k, kColumns}, weights);
+            m.node("MatMul", {"x", "w"}, {"p"});
+            m.node("Add", {"p", "b"}, {"y"});
+          });
+    }
+}
+
 TEST(MatMulNBits, WrongSizesAreRefused) {
-  const auto error = [](int64_t block, int64_t bits) {
+  const auto error = [](int64_t block, int64_t bits, int64_t layout = 0) {
     return error_of([&] {
       values_of({{"x", {1, 32}}}, [&](ModelBuilder& m) {
         m.small_integers("codes", {1, 2, 8}, TensorProto::UINT8, std::vector<int>(16));
         m.floats("scales", {2}, {1, 1});
         auto& node = microsoft(m, "MatMulNBits", {"x", "codes", "scales"});
+        set(node, "weight_prepacked", layout);
         set(node, "N", int64_t{1});
         set(node, "K", int64_t{32});
         set(node, "bits", bits);
@@ -89,6 +135,7 @@ TEST(MatMulNBits, WrongSizesAreRefused) {
   EXPECT_THAT(error(16, 8), HasSubstr("16 bytes of codes, 32 expected"));
   EXPECT_THAT(error(16, 3), HasSubstr("weights of 3 bits"));
   EXPECT_THAT(error(0, 4), HasSubstr("block_size = 0"));
+  EXPECT_THAT(error(16, 4, 1), HasSubstr("weight_prepacked"));
 }
 
 // Rows -2 to 2 of a table, by inputs from -1 to 1.
