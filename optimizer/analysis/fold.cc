@@ -136,9 +136,9 @@ class Folding {
            });
   }
 
-  // A transpose that products absorb (compose_moves), of a matrix that other layers read as it is:
-  // the engine would hold it twice, as the embeddings of a language model and the weights of its
-  // last product.
+  // A transpose that products absorb (compose_moves), of a matrix that other layers read
+  // untransposed: the engine would hold it twice, as the embeddings of a language model and the
+  // weights of its last product.
   bool products_transpose_shared(LayerId id) const {
     if (!swaps_matrix(id)) return false;
     const ValueId swapped = graph_.layer(id).outputs[0];
