@@ -6,6 +6,7 @@
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/attention.h"
 #include "anneal/importer/ops/gemm.h"
+#include "anneal/importer/ops/quant.h"
 #include "anneal/importer/ops/rows.h"
 #include "anneal/importer/ops/window.h"
 
@@ -145,18 +146,14 @@ ValueId key_counts(Node& node) {
 }
 
 // inputs: ids[B,S], [segments[B,S]], words[.,H], positions[.,H], [segment embeddings[.,H]], scale,
-// shift, [mask], [position ids].
-Outputs import_embed_layer_normalization(Node& node) {
-  node.expect_inputs(7, 9);
-  node.expect_same_dtype({2, 3, 4, 5, 6});
+// shift, [mask]. floats: gives inputs 2 to 6 as floats. positions: kNone counts them.
+Outputs embed(Node& node, FunctionRef<ValueId(int, const char*)> floats, ValueId positions) {
   node.dtype(0, kIndices);
-  node.ignore("mask_index_type");
   if (node.rank(0) != 2) node.invalid(fmt::format("ids of {} axes", node.rank(0)));
-  const auto rows = [&](int table, ValueId ids, const char* suffix) {
-    return node.layer(Gather{}, {node.input(table), ids}, suffix);
+  const auto rows = [&](int table, ValueId ids, const std::string& suffix) {
+    return node.layer(Gather{}, {floats(table, (suffix + "_table").c_str()), ids}, suffix);
   };
   std::vector<ValueId> terms = {rows(2, node.input(0), "words")};
-  ValueId positions = node.optional_input(8);
   if (positions == ValueId::kNone) {
     const auto scalar = [&](Size value, const char* suffix) {
       return reshape(node, node.sizes_value({value}, suffix), {}, std::string(suffix) + "_scalar");
@@ -168,16 +165,41 @@ Outputs import_embed_layer_normalization(Node& node) {
   terms.push_back(rows(3, positions, "of_positions"));
   if (node.has_input(1) && node.has_input(4))
     terms.push_back(rows(4, node.input(1), "of_segments"));
-  Outputs outputs = normalized_sum(node, terms, true, node.input(5), node.input(6), 2);
+  Outputs outputs = normalized_sum(node, terms, true, floats(5, "gamma"), floats(6, "beta"), 2);
   if (node.has_output(1)) outputs[1] = key_counts(node);
   return outputs;
 }
 
-// The bias of the scores: numbers, if given, and for a hidden key the attribute mask_filter_value.
+Outputs import_embed_layer_normalization(Node& node) {
+  node.expect_inputs(7, 9);
+  node.expect_same_dtype({2, 3, 4, 5, 6});
+  node.ignore("mask_index_type");
+  return embed(
+      node, [&](int input, const char*) { return node.input(input); }, node.optional_input(8));
+}
+
+// Tables, scale and shift are integers of 8 bits: their scales are inputs 8 to 12, their zero
+// points 13 to 17.
+Outputs import_quantized_embed_layer_normalization(Node& node) {
+  node.expect_inputs(18, 18);
+  const auto dequantized = [&](int input, const char* suffix) {
+    const std::string name = suffix;
+    node.dtype(input, k8Bit);
+    const int scale = input + 6, zero_point = input + 11;
+    node.expect_same_dtype({input, zero_point});
+    node.dtype(scale, kFloats);
+    return node.layer(Dequantize{},
+                      {node.input(input), scalar_if_one(node, scale, name + "/scale"),
+                       scalar_if_one(node, zero_point, name + "/zero_point")},
+                      name);
+  };
+  return embed(node, dequantized, ValueId::kNone);
+}
+
+// The bias of the scores: `added`, if given, and for a hidden key the attribute mask_filter_value.
 // mask: i32[batch, keys], 0 to hide a key, or i32[batch], the number of keys without padding.
-ValueId key_mask(Node& node, int mask, int bias, Size keys) {
+ValueId key_mask(Node& node, int mask, ValueId added, DataType dtype, Size keys) {
   const double hidden = node.number("mask_filter_value", -10000);
-  const ValueId added = node.optional_input(bias);
   if (!node.has_input(mask)) return added;
   const Shape shape = node.shape(mask);
   node.dtype(mask, kIndices);
@@ -194,8 +216,8 @@ ValueId key_mask(Node& node, int mask, int bias, Size keys) {
     inputs = {reshape(node, node.input(mask), {shape[0], 1, 1, shape[1]}, "mask_by_head")};
   }
   if (added != ValueId::kNone) inputs.push_back(added);
-  return pointwise(node, "mask", inputs, node.dtype(0), [&](Expressions in) {
-    const bool wide = node.dtype(0) == DataType::kF64;
+  return pointwise(node, "mask", inputs, dtype, [&](Expressions in) {
+    const bool wide = dtype == DataType::kF64;
     const RegisterType real = wide ? RegisterType::kF64 : RegisterType::kF32;
     const Expression none = Expression{in[0].builder, in[0].builder->constant(real, 0.0)};
     const Expression seen =
@@ -250,23 +272,74 @@ Outputs import_multi_head_attention(Node& node) {
   heads.k = after_past(node, heads_of(1, "keys"), 6, "present_keys", 1);
   heads.v = after_past(node, heads_of(2, "values"), 7, "present_values", 2);
   heads.scale = attention_scale(node, heads.q);
-  heads.mask = key_mask(node, 4, 5, shape_of(node, heads.k)[2]);
+  heads.mask = key_mask(node, 4, node.optional_input(5), node.dtype(0), shape_of(node, heads.k)[2]);
   see_no_later_keys(node, heads);
   return {join_heads(node, attend(node, heads).result), heads.k, heads.v};
 }
 
-// inputs: x[B,S,H], weights[H, queries + keys + values], [bias], [mask], [past: not taken],
-// [numbers to add].
+// Keys (part 0) or values (part 1) behind those of past[2,B,heads,past positions,width].
+ValueId behind_past(Node& node, ValueId own, int past, int64_t part, const std::string& name) {
+  const ValueId index =
+      reshape(node, node.integers_value({part}, name + "/part"), {}, name + "/part_scalar");
+  const ValueId before = node.layer(Gather{}, {node.input(past), index}, name + "/past");
+  return node.layer(Concat{.axis = 2}, {before, own}, name + "/with_past");
+}
+
+// all[B,S,queries + keys + values]: attention of positions to each other.
+struct SelfAttention {
+  ValueId all = ValueId::kNone;
+  std::vector<Size> widths = {};  // of queries, keys and values
+  int mask = 0, past = 0;         // inputs
+  ValueId added = ValueId::kNone;
+};
+Outputs self_attention(Node& node, const SelfAttention& given) {
+  if (node.flag("do_rotary", false)) node.unsupported("rotated positions");
+  if (node.flag("past_present_share_buffer", false)) node.unsupported("past_present_share_buffer");
+  const int64_t count = node.integer("num_heads");
+  Size start = 0;
+  const auto heads_of = [&](size_t i, const char* suffix) {
+    const ValueId part =
+        columns(node, given.all, start, given.widths[i], std::string(suffix) + "/columns");
+    start = node.sizes().add(start, given.widths[i]);
+    return split_heads(node, part, count, suffix);
+  };
+  AttentionHeads heads;
+  heads.q = heads_of(0, "queries");
+  heads.k = heads_of(1, "keys");
+  heads.v = heads_of(2, "values");
+  if (node.has_input(given.past)) {
+    if (node.rank(given.past) != 5) node.invalid("past keys and values have not 5 axes");
+    heads.k = behind_past(node, heads.k, given.past, 0, "keys");
+    heads.v = behind_past(node, heads.v, given.past, 1, "values");
+  }
+  const DataType dtype = node.graph().value(given.all).type().dtype;
+  heads.scale = attention_scale(node, heads.q);
+  heads.mask = key_mask(node, given.mask, given.added, dtype, shape_of(node, heads.k)[2]);
+  see_no_later_keys(node, heads);
+  Outputs outputs = {join_heads(node, attend(node, heads).result)};
+  if (!node.has_output(1)) return outputs;
+  const auto of_part = [&](ValueId x, const char* suffix) {
+    std::vector<Size> shape(shape_of(node, x).begin(), shape_of(node, x).end());
+    shape.insert(shape.begin(), Size(1));
+    return reshape(node, x, shape, suffix);
+  };
+  outputs.push_back(node.result(
+      Concat{.axis = 0}, {of_part(heads.k, "present_keys"), of_part(heads.v, "present_values")},
+      "present", 1)[0]);
+  return outputs;
+}
+
+void expect_projection(Node& node) {
+  if (node.rank(0) != 3 || node.rank(1) != 2) node.invalid("3 axes and a matrix are expected");
+}
+
+// inputs: x[B,S,H], weights[H, queries + keys + values], [bias], [mask], [past], [numbers to add].
 Outputs import_fused_attention(Node& node) {
   node.expect_inputs(2, 6);
-  node.dtype(0, kFloats);
+  const DataType dtype = node.dtype(0, kFloats);
   node.expect_same_dtype({0, 1, 2, 4, 5});
-  if (node.has_input(4)) node.unsupported("past keys and values");
-  if (node.flag("do_rotary", false)) node.unsupported("rotated positions");
   node.ignore("rotary_embedding_dim");  // of rotated ones
-  node.ignore("past_present_share_buffer");
-  if (node.rank(0) != 3 || node.rank(1) != 2) node.invalid("3 axes and a matrix are expected");
-  const int64_t count = node.integer("num_heads");
+  expect_projection(node);
   const Size third = node.sizes().floor_div(node.shape(1)[1], 3);
   std::vector<Size> widths(3, third);
   if (const auto given = node.find_integers("qkv_hidden_sizes"))
@@ -274,22 +347,42 @@ Outputs import_fused_attention(Node& node) {
   if (widths.size() != 3) node.invalid("attribute \"qkv_hidden_sizes\": 3 values are needed");
   ValueId all = node.layer(MatMul{}, {node.input(0), node.input(1)}, "projected");
   if (node.has_input(2))
-    all = pointwise(node, "biased", {all, node.input(2)}, node.dtype(0),
+    all = pointwise(node, "biased", {all, node.input(2)}, dtype,
                     [](Expressions in) { return in[0] + in[1]; });
-  Size start = 0;
-  const auto heads_of = [&](size_t i, const char* suffix) {
-    const ValueId part = columns(node, all, start, widths[i], std::string(suffix) + "/columns");
-    start = node.sizes().add(start, widths[i]);
-    return split_heads(node, part, count, suffix);
-  };
-  AttentionHeads heads;
-  heads.q = heads_of(0, "queries");
-  heads.k = heads_of(1, "keys");
-  heads.v = heads_of(2, "values");
-  heads.scale = attention_scale(node, heads.q);
-  heads.mask = key_mask(node, 3, 5, shape_of(node, heads.k)[2]);
-  see_no_later_keys(node, heads);
-  return {join_heads(node, attend(node, heads).result)};
+  return self_attention(node, {.all = all,
+                               .widths = std::move(widths),
+                               .mask = 3,
+                               .past = 4,
+                               .added = node.optional_input(5)});
+}
+
+// The same of 8-bit x and weights.
+Outputs import_quantized_attention(Node& node) {
+  enum Input { kX, kWeights, kBias, kXScale, kWeightScale, kMask, kXZero, kWeightZero, kPast };
+  node.expect_inputs(5, 9);
+  node.dtype(kX, k8Bit);
+  node.dtype(kWeights, k8Bit);
+  node.expect_same_dtype({kX, kXZero});
+  node.expect_same_dtype({kWeights, kWeightZero});
+  const DataType dtype = node.dtype(kBias, kFloats);
+  node.expect_same_dtype({kBias, kXScale, kWeightScale, kPast});
+  expect_projection(node);
+  std::vector<ValueId> operands = {node.input(kX), node.input(kWeights),
+                                   product_zero_point(node, kXZero, "x_zero_point"),
+                                   product_zero_point(node, kWeightZero, "weight_zero_point")};
+  while (operands.back() == ValueId::kNone) operands.pop_back();
+  const ValueId sums = node.layer(MatMul{}, operands, "sums");
+  const ValueId all =
+      pointwise(node, "projected",
+                {sums, scalar_if_one(node, kXScale, "x_scale"),
+                 scalar_if_one(node, kWeightScale, "weight_scale"), node.input(kBias)},
+                dtype, [](Expressions in) {
+                  const auto real = [](Expression x) { return x.cast(RegisterType::kF32); };
+                  return real(in[0]) * (real(in[1]) * real(in[2])) + real(in[3]);
+                });
+  const Size third = node.sizes().floor_div(node.shape(kWeights)[1], 3);
+  return self_attention(
+      node, {.all = all, .widths = std::vector<Size>(3, third), .mask = kMask, .past = kPast});
 }
 
 constexpr OpRow kFusedRows[] = {
@@ -299,6 +392,9 @@ constexpr OpRow kFusedRows[] = {
     {kMicrosoft, "FusedGemm", 1, kLatest, import_fused_gemm},
     {kMicrosoft, "FusedMatMul", 1, kLatest, import_fused_mat_mul},
     {kMicrosoft, "MultiHeadAttention", 1, kLatest, import_multi_head_attention},
+    {kMicrosoft, "QAttention", 1, kLatest, import_quantized_attention},
+    {kMicrosoft, "QEmbedLayerNormalization", 1, kLatest,
+     import_quantized_embed_layer_normalization},
     {kMicrosoft, "SkipLayerNormalization", 1, kLatest, import_skip_layer_normalization},
     {kMicrosoft, "SkipSimplifiedLayerNormalization", 1, kLatest,
      import_skip_simplified_layer_normalization},

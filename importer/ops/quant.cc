@@ -1,4 +1,6 @@
 // 8-bit (and 16-bit) integers with scales: conversions, and products that accumulate in i32.
+#include "anneal/importer/ops/quant.h"
+
 #include <fmt/format.h>
 
 #include <numeric>
@@ -13,13 +15,6 @@ namespace anneal {
 namespace {
 
 constexpr TypeSet kQuantized = {DataType::kI8, DataType::kU8, DataType::kI16, DataType::kU16};
-
-// A vector of one element is a scalar.
-ValueId scalar_if_one(Node& node, int index, std::string_view suffix) {
-  const Shape& shape = node.shape(index);
-  const bool one = shape.rank() == 1 && shape[0] == Size(1);
-  return one ? reshape(node, node.input(index), {}, suffix) : node.input(index);
-}
 
 ValueId optional_scalar(Node& node, int index, std::string_view suffix) {
   return node.has_input(index) ? scalar_if_one(node, index, suffix) : ValueId::kNone;
@@ -153,14 +148,6 @@ Outputs import_conv_integer(Node& node) {
                                                   optional_scalar(node, 3, "w_zero_point")}));
 }
 
-// Zero points of a product: a scalar, or a vector of one for each row of a or column of b.
-ValueId product_zero_point(Node& node, int index, std::string_view suffix) {
-  const ValueId zero_point = optional_scalar(node, index, suffix);
-  if (zero_point != ValueId::kNone && node.graph().value(zero_point).type().shape.rank() > 1)
-    node.unsupported("zero points that differ between matrices");
-  return zero_point;
-}
-
 void expect_matrices(Node& node, int a, int b) {
   node.dtype(a, k8Bit);
   node.dtype(b, k8Bit);
@@ -247,6 +234,19 @@ constexpr OpRow kQuantRows[] = {
 };
 
 }  // namespace
+
+ValueId scalar_if_one(Node& node, int index, std::string_view suffix) {
+  const Shape& shape = node.shape(index);
+  const bool one = shape.rank() == 1 && shape[0] == Size(1);
+  return one ? reshape(node, node.input(index), {}, suffix) : node.input(index);
+}
+
+ValueId product_zero_point(Node& node, int index, std::string_view suffix) {
+  const ValueId zero_point = optional_scalar(node, index, suffix);
+  if (zero_point != ValueId::kNone && node.graph().value(zero_point).type().shape.rank() > 1)
+    node.unsupported("zero points that differ between matrices");
+  return zero_point;
+}
 
 std::span<const OpRow> quant_rows() { return kQuantRows; }
 
