@@ -356,7 +356,7 @@ Outputs import_fused_attention(Node& node) {
                                .added = node.optional_input(5)});
 }
 
-// The same of 8-bit x and weights.
+// As Attention, with x and weights of 8 bits.
 Outputs import_quantized_attention(Node& node) {
   enum Input { kX, kWeights, kBias, kXScale, kWeightScale, kMask, kXZero, kWeightZero, kPast };
   node.expect_inputs(5, 9);
