@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "anneal/cli/ablation/ablation_options.h"
+#include "anneal/cli/commands/bench_decode.h"
 #include "anneal/cli/commands/bench_memory.h"
 #include "anneal/cli/commands/commands.h"
 #include "anneal/cli/flags/at_least.h"
@@ -49,6 +50,7 @@ struct BenchFlags {
   EngineSource source;
   PrecisionFlags precision;
   std::vector<std::string> inputs, changes;
+  std::vector<int64_t> decode;  // lengths
   std::string warmup = "200ms", json, picture;
   double duration = 3;
   int iterations = 0, threads = 0, contexts = 1;
@@ -298,6 +300,15 @@ int bench(BenchFlags flags, const std::function<void()>& on_built) {
                  flags.contexts, {flags.json, flags.picture});
     return kSuccess;
   }
+  if (!flags.decode.empty()) {
+    progress.clear();
+    bench_decode(engine, {flags.source.path, flags.json}, flags.decode,
+                 {.threads = flags.threads,
+                  .max_memory = options.max_memory,
+                  .profile = flags.profile_index},
+                 options.measured);
+    return kSuccess;
+  }
   result.machine = engine->device();
 
   const SampleInputs samples =
@@ -375,6 +386,7 @@ constexpr const char* kBenchFooter = R"(Examples:
   anneal bench model.onnx --change-to 1x3x64x64 --change-to 1x3x96x96
   anneal bench model.onnx --memory-by-batch --fit-memory 8GB
   anneal bench model.onnx --ablation --picture gains.svg   what each optimization gains
+  anneal bench llama.onnx --decode 128,1024        tokens per second of a language model
 
 Latency is the time of one run as its caller sees it; NN % of the runs take at most pNN.
 Throughput is the runs of all contexts, divided by the time from the first start to the last end.
@@ -436,13 +448,25 @@ void add_bench_command(CLI::App& application, Action& action,
       ->group(often(help::kMeasuring));
   command->get_option("--memory-by-batch")->excludes(command->get_option("--profile"));
   add_roofline_flag(*command, help::kMeasuring, flags->roofline);
+  CLI::Option* decode =
+      command
+          ->add_option("--decode", flags->decode,
+                       "Measure a decoder instead: prompts of these lengths, and the token\n"
+                       "behind each")
+          ->delimiter(',')
+          ->check(between(1, 1 << 20))
+          ->type_name("LENGTHS")
+          ->group(often(help::kMeasuring));
+  for (const char* other : {"--change-to", "--profile", "--contexts", "--memory-by-batch",
+                            "--roofline", "--input", "--warmup"})
+    decode->excludes(command->get_option(other));
   CLI::Option* ablation =
       command
           ->add_flag("--ablation", flags->ablation,
                      "Measure a model with each family of optimizations added in turn")
           ->group(often(help::kMeasuring));
   for (const char* other :
-       {"--change-to", "--profile", "--contexts", "--memory-by-batch", "--roofline"})
+       {"--change-to", "--profile", "--contexts", "--memory-by-batch", "--roofline", "--decode"})
     ablation->excludes(command->get_option(other));
   command
       ->add_option("--target,--device", source.target,
@@ -466,6 +490,7 @@ void add_bench_command(CLI::App& application, Action& action,
   add_profile_flag(*command, flags->profile_index);
   add_slot_flags(*command, flags->source.debug);
   add_shape_flags(*command, source.shapes);
+  decode->excludes(command->get_option("--shapes"));
   add_precision_flags(*command, flags->precision);
   add_pass_flags(*command, source.build);
   add_timing_flags(*command, source.build);

@@ -1,0 +1,196 @@
+#include "anneal/cli/measure/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "anneal/cli/output/errors.h"
+
+namespace anneal {
+namespace {
+
+constexpr int64_t kTokens = 7;  // different ones, which every vocabulary has
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+bool has_part(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+bool is_real(DataType dtype) {
+  return dtype == DataType::kF32 || dtype == DataType::kF16 || dtype == DataType::kBF16;
+}
+
+bool is_index(DataType dtype) { return dtype == DataType::kI32 || dtype == DataType::kI64; }
+
+// ("past_key_values.12.key") -> "12 k": the numbers of a name, and whether it has keys or values.
+std::string place_in_model(const std::string& name) {
+  std::string part, kind;
+  for (size_t i = 0; i < name.size();) {
+    const auto same_class = [&](size_t k) {
+      const auto is = std::isdigit(static_cast<unsigned char>(name[i])) ? &::isdigit : &::isalpha;
+      return is(static_cast<unsigned char>(name[k])) != 0;
+    };
+    size_t end = i + 1;
+    if (std::isalnum(static_cast<unsigned char>(name[i])))
+      while (end < name.size() && same_class(end)) ++end;
+    const std::string word = lower(name.substr(i, end - i));
+    if (std::isdigit(static_cast<unsigned char>(word[0]))) part += word + " ";
+    if (i > 0 && (word == "key" || word == "value" || word == "k" || word == "v"))
+      kind = word.substr(0, 1);
+    i = end;
+  }
+  return part + kind;
+}
+
+void fill(PortMemory& memory, auto&& value_at) {
+  for (size_t i = 0; i < memory.bytes.size() / size_of(memory.dtype); ++i) {
+    const int64_t value = value_at(static_cast<int64_t>(i));
+    if (memory.dtype == DataType::kI64)
+      reinterpret_cast<int64_t*>(memory.bytes.data())[i] = value;
+    else if (memory.dtype == DataType::kI32)
+      reinterpret_cast<int32_t*>(memory.bytes.data())[i] = static_cast<int32_t>(value);
+    else
+      memory.bytes[i] = static_cast<std::byte>(value);
+  }
+}
+
+PortMemory memory_of(DataType dtype, const Dims& dims) {
+  return {dtype, dims, std::vector<std::byte>(static_cast<size_t>(count(dims)) * size_of(dtype))};
+}
+
+}  // namespace
+
+TensorView PortMemory::view() { return row_major_view(dtype, dims, bytes.data()); }
+
+Decoder::Decoder(std::shared_ptr<const Engine> engine, const ContextOptions& options)
+    : engine_(std::move(engine)), context_(engine_, options) {
+  for (size_t i = 0; i < engine_->inputs().size(); ++i) roles_.push_back(role_of(i));
+  if (std::ranges::count(roles_, Role::kIds) != 1)
+    refuse_argument(
+        "--decode: the model has not one input of token ids, of integers [batch, tokens]");
+  find_states();
+  inputs_.resize(engine_->inputs().size());
+  outputs_.resize(engine_->outputs().size());
+}
+
+Decoder::Role Decoder::role_of(size_t input) const {
+  const TensorInfo& info = engine_->inputs()[input];
+  const std::string name = lower(info.name);
+  const bool integer = is_index(info.dtype);
+  if (has_part(name, "mask") && integer && info.dims.rank() == 2) return Role::kMask;
+  if (has_part(name, "position") && integer) return Role::kPositions;
+  if (has_part(name, "logits_to_keep")) return Role::kLogitsToKeep;
+  if (name == "use_cache_branch") return Role::kHasPast;
+  if (integer && info.dims.rank() == 2) return Role::kIds;
+  if (is_real(info.dtype) && info.dims.rank() >= 2) return Role::kState;
+  refuse_argument(
+      fmt::format("--decode: input \"{}\" of {} is neither token ids, mask, positions nor a state",
+                  info.name, to_string(info.dtype)));
+}
+
+void Decoder::find_states() {
+  std::vector<size_t> presents;
+  for (size_t i = 0; i < engine_->outputs().size(); ++i)
+    if (engine_->outputs()[i].name != "logits") presents.push_back(i);
+  const auto count = static_cast<size_t>(std::ranges::count(roles_, Role::kState));
+  if (presents.size() < count)
+    refuse_argument(
+        fmt::format("--decode: {} inputs of states, but {} outputs", count, presents.size()));
+  presents.erase(presents.begin(), presents.end() - static_cast<ptrdiff_t>(count));
+  size_t next = 0;
+  for (size_t i = 0; i < roles_.size(); ++i) {
+    if (roles_[i] != Role::kState) continue;
+    const TensorInfo& past = engine_->inputs()[i];
+    const auto named = std::ranges::find_if(presents, [&](size_t output) {
+      return place_in_model(engine_->outputs()[output].name) == place_in_model(past.name);
+    });
+    State state{.input = i, .output = named == presents.end() ? presents[next] : *named};
+    ++next;
+    const TensorInfo& present = engine_->outputs()[state.output];
+    if (present.dtype != past.dtype || present.dims.rank() != past.dims.rank())
+      refuse_argument(fmt::format("--decode: state \"{}\" becomes \"{}\", of another type or rank",
+                                  past.name, present.name));
+    for (int axis = 1; axis < past.dims.rank() && state.row_axis < 0; ++axis)
+      if (past.dims[axis] < 0) state.row_axis = axis;
+    if (state.row_axis >= 0) {
+      const auto axis = static_cast<size_t>(state.row_axis);
+      const std::string& rows = present.dim_names[axis];
+      state.is_buffer = rows.starts_with("max(") || rows == past.dim_names[axis];
+    }
+    states_.push_back(state);
+  }
+}
+
+Dims Decoder::dims_of(size_t input, int64_t tokens, int64_t past) const {
+  Dims dims = engine_->inputs()[input].dims;
+  for (int axis = 0; axis < dims.rank(); ++axis) {
+    if (dims[axis] >= 0) continue;
+    const bool is_batch = axis == 0 && dims.rank() > 1;
+    dims[axis] = is_batch ? 1 : roles_[input] == Role::kMask ? past + tokens : tokens;
+  }
+  return dims;
+}
+
+void Decoder::bind(int64_t tokens, int64_t past) {
+  for (size_t i = 0; i < roles_.size(); ++i) {
+    if (roles_[i] == Role::kState) continue;
+    const TensorInfo& info = engine_->inputs()[i];
+    inputs_[i] = memory_of(info.dtype, dims_of(i, tokens, past));
+    fill(inputs_[i], [&](int64_t at) -> int64_t {
+      switch (roles_[i]) {
+        case Role::kIds:
+          return at % kTokens;
+        case Role::kPositions:
+          return past + at;
+        case Role::kHasPast:
+          return past > 0 ? 1 : 0;
+        default:
+          return 1;
+      }
+    });
+    context_.set_input(info.name, inputs_[i].view());
+  }
+  for (const State& state : states_) {
+    const TensorInfo& info = engine_->inputs()[state.input];
+    Dims dims = dims_of(state.input, 1, 0);
+    if (state.row_axis >= 0) dims[state.row_axis] = state.is_buffer ? past + tokens : past;
+    inputs_[state.input] = memory_of(info.dtype, dims);
+    context_.set_input(info.name, inputs_[state.input].view());
+  }
+  for (const State& state : states_) bind_result(state, past + tokens, state.is_buffer);
+  in_place_ = std::ranges::any_of(states_, &State::is_buffer);
+  try {
+    context_.run();
+  } catch (const Error& error) {
+    if (!in_place_ || !has_part(error.what(), "overlaps")) throw;
+    in_place_ = false;
+    for (const State& state : states_) bind_result(state, past + tokens, false);
+    context_.run();
+  }
+}
+
+void Decoder::bind_result(const State& state, int64_t rows, bool in_place) {
+  PortMemory &past = inputs_[state.input], &present = outputs_[state.output];
+  present = {};
+  if (!in_place) {
+    Dims dims = past.dims;
+    if (state.row_axis >= 0) dims[state.row_axis] = rows;
+    present = memory_of(past.dtype, dims);
+  }
+  context_.set_output(engine_->outputs()[state.output].name,
+                      in_place ? past.view() : present.view());
+}
+
+uint64_t Decoder::cache_bytes() const {
+  uint64_t bytes = 0;
+  for (const State& state : states_)
+    bytes += std::max(inputs_[state.input].bytes.size(), outputs_[state.output].bytes.size());
+  return bytes;
+}
+
+}  // namespace anneal
