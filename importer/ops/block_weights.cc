@@ -48,7 +48,10 @@ class BlockProduct {
     if (node_.integer("weight_prepacked", 0) != 0)
       node_.unsupported("weights in the layout of a GPU (weight_prepacked)");
     if (node_.has_input(kGroups)) node_.unsupported("blocks in another order (g_idx)");
+    if (node_.rank(kA) < 2) node_.unsupported("a product with a vector");
     read_sizes();
+    if (node_.has_input(kBias) && node_.shape(kBias) != Shape{Size(columns_)})
+      node_.invalid("the bias is not one number for each column");
     // Level 4: operands of 8 bits. Others: f32, f16 and bf16.
     const bool may_round = node_.integer("accuracy_level", 0) == kOperandsOf8Bits;
     if (has_real_zeros() && bits_ == 4 && dtype == DataType::kF32) return less_zero_points();
@@ -233,6 +236,7 @@ class BlockGather {
     }
     if (block_ < 1) node_.invalid(fmt::format("block_size = {}", block_));
     depth_ = codes_->dims()[static_cast<int>(axis_)] * (has_bytes_ ? 8 / bits_ : 1);
+    if (depth_ > 0) block_ = std::min(block_, depth_);
     padding_ = (block_ - depth_ % block_) % block_;
   }
 

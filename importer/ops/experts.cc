@@ -1,8 +1,8 @@
 // MoE and QMoE of com.microsoft: a mixture of experts. Each token goes through k of E networks of
 // two products, and its result is the sum of theirs, weighted by the router.
 //
-// Each expert gets the rows of its tokens alone, whose number a run finds, so that an expert
-// without tokens costs next to nothing.
+// Each expert gets the rows of its tokens alone, whose number a run finds: a few small steps for an
+// expert without tokens.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -61,6 +61,7 @@ class Experts {
     experts_ = node_.shape(kRouter)[1].value();
     if (k_ < 1 || k_ > experts_) node_.invalid(fmt::format("k = {} of {} experts", k_, experts_));
     const Size width = shape[shape.rank() - 1], tokens = node_.shape(kRouter)[0];
+    check_operands(width);
     tokens_ = reshape(node_, node_.input(kX), {tokens, width}, "tokens");
     route(tokens);
     ValueId sum = zeros({tokens, width}, DataType::kF32, "no_experts");
@@ -95,6 +96,33 @@ class Experts {
     if (has_third != wants_third)
       node_.invalid("fc3_experts_weights do not fit activation_type and swiglu_fusion");
     if (is_quantized_) read_formats();
+  }
+
+  // Weights are [experts, rows, columns], codes of which some share a byte, and a bias has a number
+  // for each row.
+  void check_operands(Size width) const {
+    const bool has_halves = activation_ == Activation::kSwiglu && gates_ != Gates::kTwoProducts;
+    const int64_t inner = constant(second_.weights, 3, "fc2_experts_weights").dims()[2] *
+                          (is_quantized_ ? 8 / second_bits_ : 1);
+    const auto check = [&](const ProductInputs& inputs, std::string_view name, Size rows,
+                           Size columns, int64_t bits) {
+      if (!node_.has_input(inputs.weights)) return;
+      const Dims& dims = constant(inputs.weights, 3, name).dims();
+      const int64_t given = dims[2] * (is_quantized_ ? 8 / bits : 1);
+      if ((rows.known() && dims[1] != rows.value()) ||
+          (columns.known() && given != columns.value()))
+        node_.invalid(fmt::format("{} of {}", name, to_string(dims)));
+      if (!node_.has_input(inputs.bias)) return;
+      node_.expect_same_dtype({kX, inputs.bias});
+      if (constant(inputs.bias, 2, "biases").dims()[1] != dims[1])
+        node_.invalid(fmt::format("the biases of {} are not one for each row", name));
+    };
+    check(first_, "fc1_experts_weights", has_halves ? 2 * inner : inner, width, first_bits_);
+    check(second_, "fc2_experts_weights", width, inner, second_bits_);
+    check(third_, "fc3_experts_weights", inner, width, third_bits_);
+    if (is_quantized_) return;
+    node_.expect_same_dtype({kX, first_.weights, second_.weights});
+    if (node_.has_input(third_.weights)) node_.expect_same_dtype({kX, third_.weights});
   }
 
   void read_formats() {
@@ -244,7 +272,8 @@ class Experts {
 
   ProductLayer quantized(ValueId x, const Tensor& codes, const ProductInputs& inputs, int64_t bits,
                          int64_t expert, const std::string& name) {
-    if (codes.dtype() != DataType::kU8) node_.invalid("quantized weights that are not uint8");
+    if (codes.dtype() != DataType::kU8 || node_.is_sub_byte(inputs.weights))
+      node_.invalid("quantized weights that are not uint8");
     const int64_t columns = codes.dims()[0], inner = codes.dims()[1] * 8 / bits;
     const int64_t block = block_ > 0 ? block_ : inner;
     if (block < 1 || inner % block != 0 || block * bits % 8 != 0)
@@ -253,7 +282,9 @@ class Experts {
     const int rank = block_ > 0 ? 3 : 2;
     if (!node_.has_input(inputs.scales)) node_.invalid("quantized weights without scales");
     const Tensor scales = part_of(constant(inputs.scales, rank, "scales"), expert);
-    if (scales.count() != columns * blocks) node_.invalid("scales are not one for each block");
+    node_.dtype(inputs.scales, kFloats);
+    if (scales.dims()[0] != columns || scales.count() != columns * blocks)
+      node_.invalid("scales are not one for each block");
     BlockWeights weights{.codes = codes, .bits = bits, .block = block};
     weights.scales = converted(reshaped(scales, {columns, blocks}), name + "/scales");
     if (node_.has_input(inputs.zeros))

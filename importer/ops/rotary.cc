@@ -121,7 +121,8 @@ ValueId positions_first(Node& node, int cosines, bool needs_heads) {
   if (shape.rank() == 4)
     return node.layer(Transpose{{0, 2, 1, 3}}, {node.input(0)}, "positions_first");
   if (shape.rank() != 3) node.invalid("input 0 has not 3 or 4 axes");
-  if (heads == 0 && !needs_heads) heads = heads_of_angles(node, cosines);
+  if (heads == 0 && !needs_heads && node.integer("rotary_embedding_dim", 0) == 0)
+    heads = heads_of_angles(node, cosines);
   if (heads < 1) node.invalid(fmt::format("attribute \"num_heads\" is {}", heads));
   if (shape[2].known() && shape[2].value() % heads != 0)
     node.invalid(fmt::format("{} elements in {} heads", shape[2].value(), heads));

@@ -70,6 +70,8 @@ void expect_default(Node& node, std::string_view attribute, int64_t value) {
     node.unsupported(fmt::format("{} = {}", attribute, given));
 }
 
+constexpr int64_t kMostDilation = 1 << 20;
+
 Outputs import_fused_causal_conv(Node& node) {
   for (const char* attribute : {"channels_last", "state_window", "state_update_capacity",
                                 "state_length", "input_channel_offset", "input_channels"})
@@ -77,7 +79,8 @@ Outputs import_fused_causal_conv(Node& node) {
   expect_default(node, "state_channels_last", -1);
   expect_default(node, "ndim", 1);
   const int64_t dilation = node.integer("dilation", 1);
-  if (dilation < 1) node.invalid(fmt::format("a dilation of {}", dilation));
+  if (dilation < 1 || dilation > kMostDilation)
+    node.invalid(fmt::format("a dilation of {}", dilation));
   return causal_conv(node, dilation);
 }
 
@@ -294,6 +297,12 @@ Outputs import_linear_attention_gate(Node& node) {
   node.expect_inputs(3, 4);
   const DataType dtype = node.dtype(kA, kFloats);
   node.expect_same_dtype({kA, kB});
+  for (const int input : {kBias, kScale}) {
+    node.dtype(input, kFloats);
+    if (node.rank(input) != 1 || node.rank(kA) != 3)
+      node.invalid("a of 3 axes, and vectors of a number for each head, are expected");
+  }
+  if (node.has_input(kB) && node.rank(kB) != 3) node.invalid("b has not 3 axes");
   Outputs outputs = pointwise_result(
       node, {node.input(kA), node.input(kBias), node.input(kScale)}, dtype, [](Expressions in) {
         const auto real = [](Expression x) { return x.cast(RegisterType::kF32); };
@@ -309,6 +318,13 @@ Outputs import_linear_attention_gate(Node& node) {
   return outputs;
 }
 
+// Whether known sizes differ, or the ranks.
+bool shapes_differ(const Shape& a, const Shape& b) {
+  return a.rank() != b.rank() || !std::equal(a.begin(), a.end(), b.begin(), [](Size one, Size two) {
+           return !one.known() || !two.known() || one == two;
+         });
+}
+
 // x / sqrt(mean of squares + epsilon) * scale * activation(gate), of groups of as many elements as
 // the scale has. In f32.
 Outputs import_gated_rms_norm(Node& node) {
@@ -322,6 +338,7 @@ Outputs import_gated_rms_norm(Node& node) {
   const Size width = node.rank(kScale) == 1 ? node.shape(kScale)[0] : Size::unknown();
   if (last < 0 || !width.known() || width.value() < 1)
     node.unsupported("a scale that is no vector of known size");
+  if (shapes_differ(node.shape(kGate), x)) node.invalid("the gate has another shape than x");
   if (x[last].known() && x[last].value() % width.value() != 0)
     node.invalid(fmt::format("{} elements in groups of {}", x[last].value(), width.value()));
   const bool is_silu = node.choice("activation", {"silu", "swish", "sigmoid"}) != 2;

@@ -193,8 +193,12 @@ def test_the_command(llama, tmp_path):
 def test_errors_of_the_command(llama, glyphs, tmp_path):
     write_tokenizer(llama.parent / "tokenizer.json")
     tokenizer = ["--tokenizer", llama.parent / "tokenizer.json"]
-    for arguments, text in ((("none.onnx", "x"), "there is no tokenizer file"), ((tmp_path, "x"), "has 0 files *.onnx"),
-                            (("none.onnx", "x", *tokenizer), "none.onnx"), ((glyphs, "x", *tokenizer), "no input of token ids"),
+    (tmp_path / "bad.json").write_text("{")
+    for arguments, text in ((("none.onnx", "x"), "there is no file or folder none.onnx"), ((tmp_path, "x"), "has 0 files *.onnx"),
+                            ((llama, "x", "--tokenizer", "none.json"), "there is no tokenizer file none.json"),
+                            ((llama, "x", "--tokenizer", tmp_path / "bad.json"), "bad.json is no tokenizer file"),
+                            ((llama, "x", "--max-tokens", "0"), "--max-tokens"), ((llama, "x", "--device", "cuda"), "for the CPU"),
+                            ((llama, "x", "--temperature", "nan"), "temperature"), ((glyphs, "x", *tokenizer), "no input of token ids"),
                             ((llama, ""), "the prompt has no tokens"), ((llama, "x", "--top-p", "2"), "top_p")):
         done = generate(*arguments)
         assert done.returncode == 2, arguments

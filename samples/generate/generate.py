@@ -28,6 +28,8 @@ class Failure(Exception):
 
 
 def model_file(path: Path) -> Path:
+    if not path.exists():
+        raise Failure(f"there is no file or folder {path}")
     if not path.is_dir():
         return path
     for folder in (path, path / "onnx"):
@@ -43,6 +45,8 @@ def model_file(path: Path) -> Path:
 def load(path: Path, flags: argparse.Namespace) -> anneal.Engine:
     if path.suffix != ".onnx":
         return anneal.load(path, device=flags.device)
+    if flags.device not in ("auto", "cpu"):
+        raise Failure("a model is built for the CPU here: build an engine for the GPU with `anneal build --target`, and give its file")
     begin = time.perf_counter()
     engine = anneal.build(path, flags.save, precision=flags.precision)
     note(f"built {path} in {time.perf_counter() - begin:.1f} s" + (f", saved as {flags.save}" if flags.save else ""))
@@ -60,7 +64,10 @@ class Tokenizer:
             raise Failure("the package tokenizers is missing or too old: pip install 'tokenizers>=0.21'") from None
         if not path.exists():
             raise Failure(f"there is no tokenizer file {path}: give one with --tokenizer")
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # the package has no class of its own
+            raise Failure(f"{path} is no tokenizer file: {error}") from None
         self._stream = DecodeStream(skip_special_tokens=True)
 
     def encode(self, text: str) -> list[int]:
@@ -82,7 +89,10 @@ def settings_of(folder: Path) -> dict:
     settings: dict = {}
     for name in ("config.json", "generation_config.json", "genai_config.json"):
         if (folder / name).exists():
-            found = json.loads((folder / name).read_text(encoding="utf-8"))
+            try:
+                found = json.loads((folder / name).read_text(encoding="utf-8"))
+            except ValueError as error:
+                raise Failure(f"{folder / name} is no JSON: {error}") from None
             settings.update(found.get("model", found) if name.startswith("genai") else found)
     return settings
 
@@ -118,20 +128,23 @@ def parse_flags() -> argparse.Namespace:
     parser.add_argument("model", type=Path, help="ONNX model, folder with one, or engine file")
     parser.add_argument("prompt", help="text to continue; -: standard input")
     parser.add_argument("--tokenizer", type=Path, help="tokenizer.json (default: beside the model)")
-    parser.add_argument("--max-tokens", type=int, default=128, help="most new tokens (default: 128)")
+    parser.add_argument("--max-tokens", type=int, default=128, help="largest number of new tokens (default: 128)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the best token (default), above 0 draws one")
     parser.add_argument("--top-k", type=int, default=0, help="draw one of the K best tokens (default: of all)")
     parser.add_argument("--top-p", type=float, default=1.0, help="draw one of the best tokens of this probability (default: 1)")
-    parser.add_argument("--seed", type=int, help="of the draws (default: another one in each run)")
+    parser.add_argument("--seed", type=int, help="seed of the random draws (default: another one in each run)")
     parser.add_argument("--threads", type=int, default=0, help="most threads of a run (default: one per core)")
-    parser.add_argument("--device", default="auto", help="of an engine file: auto, cpu, cuda (default: auto)")
-    parser.add_argument("--precision", default="f32", help="of a build: f32, f16, bf16 (default: f32)")
+    parser.add_argument("--device", default="auto", help="device for an engine file: auto, cpu, cuda (default: auto)")
+    parser.add_argument("--precision", default="f32", help="precision that the build may use: f32, f16, bf16, best (default: f32)")
     parser.add_argument("--save", type=Path, help="file to write the built engine to")
     return parser.parse_args()
 
 
 def main() -> int:
     flags = parse_flags()
+    if flags.max_tokens < 1 or flags.threads < 0:
+        raise Failure("--max-tokens must be at least 1, and --threads at least 0")
+    sampler = Sampler(flags.temperature, flags.top_k, flags.top_p, flags.seed)
     path = model_file(flags.model)
     tokenizer = Tokenizer(flags.tokenizer or path.parent / "tokenizer.json")
     settings = settings_of(path.parent)
@@ -141,7 +154,6 @@ def main() -> int:
         raise Failure(f"the prompt has {len(prompt)} tokens, and the model takes {most}")
     window = settings.get("decoder", {}).get("sliding_window", {})
     decoder = Decoder(load(path, flags), threads=flags.threads, window=window.get("window_size", 0) + window.get("cache_slack", 0))
-    sampler = Sampler(flags.temperature, flags.top_k, flags.top_p, flags.seed)
 
     times = [time.perf_counter()]
     for token in generate(decoder, sampler, prompt, min(flags.max_tokens, most - len(prompt)), end_tokens(settings, tokenizer)):

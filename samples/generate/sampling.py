@@ -10,8 +10,8 @@ class Sampler:
     tokens (0: all), and of the fewest best ones whose probabilities sum to `top_p`."""
 
     def __init__(self, temperature: float = 0.0, top_k: int = 0, top_p: float = 1.0, seed: int | None = None) -> None:
-        if temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
-            raise ValueError("temperature and top_k must be at least 0, and top_p above 0 and at most 1")
+        if not temperature >= 0 or top_k < 0 or not 0 < top_p <= 1 or (seed is not None and seed < 0):
+            raise ValueError("temperature, top_k and seed must be at least 0, and top_p above 0 and at most 1")
         self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
         self._random = numpy.random.default_rng(seed)
 

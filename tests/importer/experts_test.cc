@@ -298,7 +298,15 @@ TEST(MoE, FormsThatAreNotTaken) {
   EXPECT_THAT(error("MoE", with("activation_type", "swiglu")), HasSubstr("fc3_experts_weights"));
   EXPECT_THAT(error("MoE", [](NodeProto& node) { node.mutable_attribute(0)->set_i(5); }),
               HasSubstr("k = 5 of 4 experts"));
-  EXPECT_THAT(error("QMoE", [](NodeProto&) {}), HasSubstr("not uint8"));
+  // Inputs of other shapes and types.
+  const auto instead = [](int input, const char* name) {
+    return [=](NodeProto& node) { node.set_input(input, name); };
+  };
+  EXPECT_THAT(error("MoE", instead(2, "weights2")), HasSubstr("fc1_experts_weights of [4,6,4]"));
+  EXPECT_THAT(error("MoE", instead(4, "w1")), HasSubstr("of [4,4,6]"));
+  EXPECT_THAT(error("MoE", instead(3, "b2")), HasSubstr("biases of fc1_experts_weights"));
+  EXPECT_EQ(error("MoE", instead(3, "bias1")), "");
+  EXPECT_THAT(error("QMoE", [](NodeProto&) {}), HasSubstr("fc1_experts_weights"));
   EXPECT_THAT(error("QMoE", with("quant_type", "fp4")), HasSubstr("quant_type \"fp4\""));
   EXPECT_THAT(error("QMoE", with("expert_weight_bits", int64_t{3})),
               HasSubstr("weights of 3 bits"));

@@ -136,6 +136,24 @@ TEST(MatMulNBits, WrongSizesAreRefused) {
   EXPECT_THAT(error(16, 3), HasSubstr("weights of 3 bits"));
   EXPECT_THAT(error(0, 4), HasSubstr("block_size = 0"));
   EXPECT_THAT(error(16, 4, 1), HasSubstr("weight_prepacked"));
+  const auto other = [](const std::vector<int64_t>& x, const std::vector<int64_t>& bias) {
+    return error_of([&] {
+      values_of({{"x", x}, {"b", bias}}, [&](ModelBuilder& m) {
+        m.small_integers("codes", {7, 3, 8}, TensorProto::UINT8, std::vector<int>(7 * 3 * 8));
+        m.floats("scales", {21}, std::vector<float>(21))
+            .floats("zeros", {21}, std::vector<float>(21));
+        auto& node = microsoft(m, "MatMulNBits", {"x", "codes", "scales", "zeros", "", "b"});
+        set(node, "N", int64_t{7});
+        set(node, "K", int64_t{33});
+        set(node, "block_size", int64_t{16});
+      });
+    });
+  };
+  EXPECT_EQ(other({2, 33}, {7}), "");
+  EXPECT_THAT(other({}, {7}), HasSubstr("a product with a vector"));
+  EXPECT_THAT(other({33}, {7}), HasSubstr("a product with a vector"));
+  EXPECT_THAT(other({2, 33}, {1}), HasSubstr("bias"));
+  EXPECT_THAT(other({2, 33}, {5, 1, 7}), HasSubstr("bias"));
 }
 
 // Rows -2 to 2 of a table, by inputs from -1 to 1.

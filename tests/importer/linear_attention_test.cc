@@ -104,6 +104,8 @@ TEST(LinearAttention, FormsOfMicrosoftThatAreNotTaken) {
   EXPECT_THAT(error("CausalConvWithState", "channels_last", 1), HasSubstr("channels_last = 1"));
   EXPECT_THAT(error("CausalConvWithState", "ndim", 2), HasSubstr("ndim = 2"));
   EXPECT_THAT(error("CausalConvWithState", "dilation", 0), HasSubstr("a dilation of 0"));
+  EXPECT_THAT(error("CausalConvWithState", "dilation", int64_t{1} << 62),
+              HasSubstr("a dilation of"));
 }
 
 TEST(LinearAttentionGate, IsSoftplusAndSigmoid) {
