@@ -383,10 +383,8 @@ constexpr const char* kBenchFooter = R"(Examples:
   anneal bench model.onnx --shapes x:8x3x224x224   builds it first, in memory
   anneal bench model.engine --threads 1 --contexts 4 --duration 10
   anneal bench model.engine --input cat.npy --profile --roofline --picture roofline.svg
-  anneal bench model.onnx --change-to 1x3x64x64 --change-to 1x3x96x96
   anneal bench model.onnx --memory-by-batch --fit-memory 8GB
   anneal bench model.onnx --ablation --picture gains.svg   what each optimization gains
-  anneal bench llama.onnx --decode 128,1024        tokens per second of a language model
 
 Latency is the time of one run as its caller sees it; NN % of the runs take at most pNN.
 Throughput is the runs of all contexts, divided by the time from the first start to the last end.
@@ -451,8 +449,7 @@ void add_bench_command(CLI::App& application, Action& action,
   CLI::Option* decode =
       command
           ->add_option("--decode", flags->decode,
-                       "Measure a decoder instead: prompts of these lengths, and the token\n"
-                       "behind each")
+                       "Time prompts of these lengths and the token behind: 128,1024")
           ->delimiter(',')
           ->check(between(1, 1 << 20))
           ->type_name("LENGTHS")

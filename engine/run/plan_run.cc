@@ -58,6 +58,20 @@ size_t steps_with_inputs(const Plan& plan) {
   return 0;
 }
 
+// The views of a step's slots. Whether they had the same sizes and strides before.
+bool set_views(std::vector<TensorView>& views, std::span<const uint32_t> slots,
+               std::span<const TensorView> of_slots) {
+  bool same = views.size() == slots.size();
+  views.resize(slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const TensorView view = slots[i] == kNoSlot ? TensorView{} : of_slots[slots[i]];
+    same = same && view.dtype == views[i].dtype && view.dims == views[i].dims &&
+           view.strides == views[i].strides;
+    views[i] = view;
+  }
+  return same;
+}
+
 }  // namespace
 
 PlanRun::PlanRun(const LoadedPlan& loaded, const RunResources& resources)
@@ -99,14 +113,14 @@ BoundShapes* PlanRun::make_bound(const SymbolValues& outer) {
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
     StepState& state = bound->steps[i];
-    state.inputs.resize(step.inputs.size());
-    state.outputs.resize(step.outputs.size());
-    for (size_t k = 0; k < step.inputs.size(); ++k)
-      state.inputs[k] = step.inputs[k] == kNoSlot ? TensorView{} : slots[step.inputs[k]];
-    for (size_t k = 0; k < step.outputs.size(); ++k) state.outputs[k] = slots[step.outputs[k]];
-    state.prepared.reset();
-    if (state_.loaded.deferred[i] || !state_.loaded.kernels[i]) continue;
-    prepare_step(state_, i, state);
+    // The preparation for other shapes of the inputs may serve: a decoder has a longer mask in each
+    // run, but products of the same sizes.
+    const bool same_inputs = set_views(state.inputs, step.inputs, slots);
+    const bool same = set_views(state.outputs, step.outputs, slots) && same_inputs;
+    const bool is_late = state_.loaded.deferred[i];
+    if (!same || is_late) state.prepared.reset();
+    if (is_late || !state_.loaded.kernels[i]) continue;
+    if (!state.prepared) prepare_step(state_, i, state);
     size_t& most = bound->workspace_bytes[step.device];
     most = std::max(most, state.prepared->workspace_bytes);
   }

@@ -1,5 +1,6 @@
 // A context keeps what it computed for the shapes it met last: they give the same results when they
 // return, allocate nothing, and take no more memory than they may.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,6 +101,31 @@ TEST(ShapeCache, TheOneUsedLongestAgoLeaves) {
   EXPECT_EQ(allocations_of_run(context, *engine, three), 0);
   EXPECT_EQ(allocations_of_run(context, *engine, one), 0);
   EXPECT_GT(allocations_of_run(context, *engine, two), 0);
+}
+
+// As the products of a decoder, whose mask is longer in each run.
+TEST(ShapeCache, StepsOfTheSameSizesStayPrepared) {
+  constexpr int kProducts = 40;
+  std::string text = "graph net(x: f32[1,32], mask: f32[1,T])\n  const m: f32[32,32] = random(1)\n";
+  std::string last = "x";
+  for (int i = 0; i < kProducts; ++i) {
+    text += fmt::format("  p{0} = MatMul({1}, m)\n  a{0} = Softmax(p{0}) axis=1\n", i, last);
+    last = fmt::format("a{}", i);
+  }
+  text += "  shown = Softmax(mask) axis=1\n  return " + last + " as y, shown as shown\n";
+  const auto engine = engine_of(build_text(text));
+  const auto inputs = [](int64_t length) {
+    return std::vector<Tensor>{random_f32({1, 32}, 1), random_f32({1, length}, 2)};
+  };
+  ExecutionContext context(engine, {.threads = 1, .shape_cache_size = 2});
+  run(context, *engine, inputs(5));
+  // Each step that is prepared allocates at least once: every step for the second shapes, those of
+  // the mask for further ones.
+  const int64_t of_all = allocations_of_run(context, *engine, inputs(6));
+  for (const int64_t length : {7, 8, 9})
+    EXPECT_LE(allocations_of_run(context, *engine, inputs(length)), of_all - 2 * kProducts);
+  ExecutionContext fresh(engine);
+  EXPECT_EQ(run(context, *engine, inputs(9)), run(fresh, *engine, inputs(9)));
 }
 
 TEST(ShapeCache, TakeBoundedMemory) {
