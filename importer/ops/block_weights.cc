@@ -86,14 +86,14 @@ class BlockProduct {
   Outputs less_zero_points() {
     node_.expect_same_dtype({kA, kZeroPoints});
     const int64_t padded = blocks_ * block_;
+    const Tensor codes = reshaped(packed(kCodes, padded, "codes"), {columns_, padded / 2});
     const Tensor none = allocate_tensor(DataType::kU8, {columns_, blocks_}).tensor;
-    const BlockWeights weights{
-        .codes = reshaped(packed(kCodes, padded, "codes"), {columns_, padded / 2}),
-        .bits = bits_,
-        .block = block_,
-        .scales = scales(),
-        .zeros = node_.constant_value(none, "no_zero_points")};
-    const ValueId a = whole_blocks();
+    const BlockWeights weights{.codes = codes,
+                               .bits = bits_,
+                               .block = block_,
+                               .scales = scales(),
+                               .zeros = node_.constant_value(none, "no_zero_points")};
+    const ValueId a = padded_a();
     const ProductLayer made = block_product(node_, a, weights, false, "weights");
     const ValueId zeros =
         reshape(node_, node_.input(kZeroPoints), {columns_, blocks_}, "zero_points");
@@ -119,7 +119,7 @@ class BlockProduct {
   ProductLayer layer(bool may_round) {
     if (has_real_zeros())
       return {MatMul{.transpose_b = true, .may_round_a = may_round},
-              {whole_blocks(), with_float_zero_points()}};
+              {padded_a(), with_float_zero_points()}};
     const int64_t padded = blocks_ * block_;
     const BlockWeights weights{
         .codes = reshaped(packed(kCodes, padded, "codes"), {columns_, bytes_of_row(padded, bits_)}),
@@ -128,11 +128,11 @@ class BlockProduct {
         .scales = scales(),
         .zeros = node_.has_input(kZeroPoints) ? unpacked(kZeroPoints, blocks_, "zero_points")
                                               : ValueId::kNone};
-    return block_product(node_, whole_blocks(), weights, may_round, "weights");
+    return block_product(node_, padded_a(), weights, may_round, "weights");
   }
 
   // A, with zeros for the rest of a last block that is not whole, whose codes mean nothing.
-  ValueId whole_blocks() {
+  ValueId padded_a() {
     const int64_t rest = blocks_ * block_ - inner_;
     if (rest == 0) return node_.input(kA);
     const int rank = node_.rank(kA);
@@ -201,7 +201,7 @@ class BlockGather {
     read_attributes();
     const Dequantize dequantize{.axis = axis_, .block_size = block_};
     const ValueId table =
-        node_.layer(dequantize, {whole_blocks(), node_.input(kScales), zero_points()}, "table");
+        node_.layer(dequantize, {padded_codes(), node_.input(kScales), zero_points()}, "table");
     const Gather gather{.axis = gather_axis_};
     if (padding_ == 0) return node_.result(gather, {table, node_.input(kIndices)});
     if (axis_ == gather_axis_)
@@ -223,6 +223,7 @@ class BlockGather {
     axis_ = node_.resolve_axis(node_.integer("quantize_axis", 1), node_.rank(kCodes));
     codes_ = constant_of(node_, kCodes);
     if (!codes_) node_.unsupported("a table that is not constant");
+    if (codes_->count() == 0) node_.unsupported("a table without elements");
     has_bytes_ = !node_.is_sub_byte(kCodes);
     if (has_bytes_) {
       node_.dtype(kCodes, {DataType::kU8});
@@ -236,12 +237,12 @@ class BlockGather {
     }
     if (block_ < 1) node_.invalid(fmt::format("block_size = {}", block_));
     depth_ = codes_->dims()[static_cast<int>(axis_)] * (has_bytes_ ? 8 / bits_ : 1);
-    if (depth_ > 0) block_ = std::min(block_, depth_);
+    block_ = std::min(block_, depth_);
     padding_ = (block_ - depth_ % block_) % block_;
   }
 
   // The codes, a byte for each, with zeros behind a last block that is not whole.
-  ValueId whole_blocks() {
+  ValueId padded_codes() {
     ValueId codes = node_.input(kCodes);
     if (has_bytes_) codes = unpacked(kCodes, depth_, "codes");
     if (padding_ == 0) return codes;
@@ -319,7 +320,8 @@ Outputs import_mat_mul_bnb4(Node& node) {
   const bool transposed = node.integer("transB", 1) != 0;
   const int64_t type = node.integer("quant_type");
   constexpr int64_t kMost = 1 << 24;
-  if (columns < 1 || inner < 1 || block < 2 || columns > kMost || inner > kMost || block % 2 != 0)
+  if (columns < 1 || inner < 1 || block < 2 || columns > kMost || inner > kMost || block > kMost ||
+      block % 2 != 0)
     node.invalid(fmt::format("N = {}, K = {}, block_size = {}", columns, inner, block));
   if (type != 0 && type != 1) node.unsupported(fmt::format("quant_type {}", type));
   const Tensor *codes = node.constant(kCodes), *scales = node.constant(kScales);

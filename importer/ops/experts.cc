@@ -43,8 +43,9 @@ class Experts {
     if (is_quantized_) {
       node_.expect_inputs(6, 20);
       first_ = {2, 3, 4, 11}, second_ = {5, 6, 7, 12}, third_ = {8, 9, 10, 13};
-      for (int input = 14; input < node_.input_count(); ++input)
-        if (node_.has_input(input)) node_.unsupported(fmt::format("input {}", input));
+      if (node_.has_input(kRouterWeights)) node_.unsupported("router_weights");
+      for (int input = kRouterWeights + 1; input < node_.input_count(); ++input)
+        if (node_.has_input(input)) node_.unsupported("scales of FP4 or FP8");
     } else {
       node_.expect_inputs(5, 8);
       first_ = {2, -1, 3, -1}, second_ = {4, -1, 5, -1}, third_ = {6, -1, 7, -1};
@@ -54,11 +55,12 @@ class Experts {
     read_attributes();
     const Shape shape = node_.shape(kX);
     if (shape.rank() != 2 && shape.rank() != 3)
-      node_.invalid(fmt::format("tokens of {} axes", shape.rank()));
+      node_.invalid(fmt::format("input 0 has {} axes, 2 or 3 expected", shape.rank()));
     if (node_.rank(kRouter) != 2 || !node_.shape(kRouter)[1].known())
       node_.unsupported(
-          "a router that does not give a number for each of a known number of experts");
+          "router_probs that is not [tokens, experts] with a known number of experts");
     experts_ = node_.shape(kRouter)[1].value();
+    if (experts_ > kMostExperts) node_.unsupported(fmt::format("{} experts", experts_));
     if (k_ < 1 || k_ > experts_) node_.invalid(fmt::format("k = {} of {} experts", k_, experts_));
     const Size width = shape[shape.rank() - 1], tokens = node_.shape(kRouter)[0];
     check_operands(width);
@@ -72,7 +74,8 @@ class Experts {
   }
 
  private:
-  enum Input { kX, kRouter };
+  static constexpr int64_t kMostExperts = 1 << 12;
+  enum Input { kX, kRouter, kRouterWeights = 14 };
   enum class Activation { kRelu, kGelu, kSilu, kSwiglu, kIdentity };
   // Where a gate and the numbers that it multiplies are.
   enum class Gates { kTwoProducts, kInterleaved, kHalves };
@@ -250,6 +253,7 @@ class Experts {
     if (tensor->dims().rank() != rank || tensor->dims()[0] != experts_)
       node_.invalid(
           fmt::format("{} of {} for {} experts", what, to_string(tensor->dims()), experts_));
+    if (tensor->count() == 0) node_.invalid(fmt::format("{} without elements", what));
     return *tensor;
   }
 
@@ -276,7 +280,7 @@ class Experts {
       node_.invalid("quantized weights that are not uint8");
     const int64_t columns = codes.dims()[0], inner = codes.dims()[1] * 8 / bits;
     const int64_t block = block_ > 0 ? block_ : inner;
-    if (block < 1 || inner % block != 0 || block * bits % 8 != 0)
+    if (block < 1 || block > inner || inner % block != 0 || block * bits % 8 != 0)
       node_.unsupported(fmt::format("blocks of {} in rows of {}", block, inner));
     const int64_t blocks = inner / block;
     const int rank = block_ > 0 ? 3 : 2;

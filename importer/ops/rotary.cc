@@ -111,7 +111,7 @@ struct RotaryInputs {
 int64_t heads_of_angles(Node& node, int cosines) {
   const Size angles = node.shape(cosines)[node.rank(cosines) - 1], elements = node.shape(0)[2];
   if (!angles.known() || !elements.known() || angles.value() < 1) return 0;
-  return elements.value() / (2 * angles.value());
+  return elements.value() / 2 / angles.value();
 }
 
 // x as [batch, positions, heads, width].

@@ -13,6 +13,7 @@ namespace anneal {
 namespace {
 
 constexpr DataType kWorking = DataType::kF32;
+constexpr int64_t kMostReach = 1 << 24;  // of a causal convolution, in elements
 
 Type type_of(const Graph& graph, ValueId value) { return graph.value(value).type(); }
 
@@ -37,8 +38,10 @@ Outputs causal_conv(Node& node, int64_t dilation) {
   const Size channels = node.shape(1)[0], width = node.shape(1)[2];
   if (!channels.known() || !width.known())
     node.unsupported("a shape of the weights known only at run time");
+  if (width.value() < 1) node.invalid("weights of no elements");
+  if (width.value() > kMostReach / dilation)
+    node.unsupported(fmt::format("{} weights with a dilation of {}", width.value(), dilation));
   const int64_t before = (width.value() - 1) * dilation;
-  if (before < 0) node.invalid("weights of no elements");
 
   Conv op{.strides = {1}, .pads_begin = {0}, .pads_end = {0}, .dilations = {dilation}};
   op.groups = channels.value();
@@ -70,8 +73,6 @@ void expect_default(Node& node, std::string_view attribute, int64_t value) {
     node.unsupported(fmt::format("{} = {}", attribute, given));
 }
 
-constexpr int64_t kMostDilation = 1 << 20;
-
 Outputs import_fused_causal_conv(Node& node) {
   for (const char* attribute : {"channels_last", "state_window", "state_update_capacity",
                                 "state_length", "input_channel_offset", "input_channels"})
@@ -79,7 +80,7 @@ Outputs import_fused_causal_conv(Node& node) {
   expect_default(node, "state_channels_last", -1);
   expect_default(node, "ndim", 1);
   const int64_t dilation = node.integer("dilation", 1);
-  if (dilation < 1 || dilation > kMostDilation)
+  if (dilation < 1 || dilation > kMostReach)
     node.invalid(fmt::format("a dilation of {}", dilation));
   return causal_conv(node, dilation);
 }

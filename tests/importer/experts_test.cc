@@ -307,6 +307,20 @@ TEST(MoE, FormsThatAreNotTaken) {
   EXPECT_THAT(error("MoE", instead(3, "b2")), HasSubstr("biases of fc1_experts_weights"));
   EXPECT_EQ(error("MoE", instead(3, "bias1")), "");
   EXPECT_THAT(error("QMoE", [](NodeProto&) {}), HasSubstr("fc1_experts_weights"));
+  EXPECT_THAT(error_of([] {
+                values_of({{"x", {2, 0}}, {"router", {2, kExperts}}}, [](ModelBuilder& m) {
+                  m.floats("none", {kExperts, 0, 0}, {});
+                  set(microsoft(m, "MoE", {"x", "router", "none", "", "none"}), "k", kBest);
+                });
+              }),
+              HasSubstr("fc2_experts_weights without elements"));
+  EXPECT_THAT(error_of([] {
+                values_of({{"x", {1, 1}}, {"router", {1, 5000}}}, [](ModelBuilder& m) {
+                  m.floats("w", {5000, 1, 1}, std::vector<float>(5000));
+                  set(microsoft(m, "MoE", {"x", "router", "w", "", "w"}), "k", kBest);
+                });
+              }),
+              HasSubstr("5000 experts"));
   EXPECT_THAT(error("QMoE", with("quant_type", "fp4")), HasSubstr("quant_type \"fp4\""));
   EXPECT_THAT(error("QMoE", with("expert_weight_bits", int64_t{3})),
               HasSubstr("weights of 3 bits"));

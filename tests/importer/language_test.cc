@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <limits>
+
 #include "anneal/tests/importer/same_results.h"
 
 namespace anneal {
@@ -282,6 +284,27 @@ TEST(GatherBlockQuantized, WrongTablesAreRefused) {
   EXPECT_THAT(error(16, 3, 0, TensorProto::UINT8), HasSubstr("weights of 3 bits"));
   EXPECT_THAT(error(16, 4, 1, TensorProto::UINT8), HasSubstr("gathered along axis 0"));
   EXPECT_THAT(error(16, 4, 0, TensorProto::INT8), HasSubstr("i8"));
+}
+
+TEST(MatMulBnb4, WrongSizesAreRefused) {
+  const auto error = [](int64_t block, int64_t scales, int64_t type) {
+    return error_of([&] {
+      values_of({{"x", {1, 32}}}, [&](ModelBuilder& m) {
+        m.small_integers("codes", {16}, TensorProto::UINT8, std::vector<int>(16));
+        m.floats("scales", {scales}, std::vector<float>(static_cast<size_t>(scales)));
+        auto& node = microsoft(m, "MatMulBnb4", {"x", "codes", "scales"});
+        set(node, "N", int64_t{1});
+        set(node, "K", int64_t{32});
+        set(node, "block_size", block);
+        set(node, "quant_type", type);
+      });
+    });
+  };
+  EXPECT_EQ(error(16, 2, 0), "");
+  EXPECT_THAT(error(16, 3, 0), HasSubstr("16 bytes of codes and 3 scales for 32 weights"));
+  EXPECT_THAT(error(15, 2, 0), HasSubstr("block_size = 15"));
+  EXPECT_THAT(error(std::numeric_limits<int64_t>::max() - 1, 1, 0), HasSubstr("block_size"));
+  EXPECT_THAT(error(16, 2, 2), HasSubstr("quant_type 2"));
 }
 
 TEST(MatMulBnb4, CodesAreNumbersOfATable) {
