@@ -72,7 +72,7 @@ Decoder::Decoder(std::shared_ptr<const Engine> engine, const ContextOptions& opt
   for (size_t i = 0; i < engine_->inputs().size(); ++i) roles_.push_back(role_of(i));
   if (std::ranges::count(roles_, Role::kIds) != 1)
     refuse_argument(
-        "--decode: the model has not one input of token ids, of integers [batch, tokens]");
+        "--decode: the model needs exactly one input of token ids: integers [batch, tokens]");
   find_states();
   inputs_.resize(engine_->inputs().size());
   outputs_.resize(engine_->outputs().size());

@@ -1,4 +1,4 @@
-// A decoder of tokens as exporters of language models write it, to measure its runs.
+// The decoder of a language model, as exporters write it, for measurements of its runs.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,9 +17,9 @@ struct PortMemory {
   TensorView view();
 };
 
-// Inputs of token ids, mask and positions, by the names of onnxruntime-genai, optimum and
-// transformers; states are floats that are outputs as well: caches [batch, heads, rows, width],
-// whose rows are the tokens so far, and states of fixed shape. Batch 1.
+// It finds inputs of token ids, mask and positions by the names that onnxruntime-genai, optimum and
+// transformers use. States are inputs of floats that are outputs as well: caches [batch, heads,
+// rows, width], with a row for each token, and states of fixed shape. The batch is 1.
 class Decoder {
  public:
   // Fails with kInvalidArgument, naming an input that decoders of this kind do not have.

@@ -1,4 +1,4 @@
-"""A decoder of tokens with its state, over one session: what exporters call inputs, caches and logits, and who copies what."""
+"""A decoder over one session: it finds the inputs, caches and logits of a model, and keeps the caches between runs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROWS_AT_A_TIME = 256
 
 
 class UnknownModel(Exception):
-    """The model has an input that no decoder of this kind has."""
+    """The model has inputs or outputs that Decoder does not support."""
 
 
 @dataclass
@@ -55,14 +55,14 @@ class Decoder:
         self._session = engine.session(threads=threads)
         self._rows_at_a_time, self._window = rows, window
         if not any("int" in str(info.dtype) and len(info.shape) == 2 for info in engine.inputs):
-            raise UnknownModel("it has no input of token ids, of integers and shape [batch, tokens]")
+            raise UnknownModel("the model has no input of token ids: integers of shape [batch, tokens]")
         self._states = states_of(engine)
         if not window and any(state.kind == "window" for state in self._states):
-            raise UnknownModel("its caches have a sliding window, of unknown size")
+            raise UnknownModel("the caches have a sliding window of unknown size: genai_config.json beside the model, or Decoder(window=...), gives it")
         past = {state.past.name for state in self._states}
         self._ports = {role_of(info): info for info in engine.inputs if info.name not in past}
         if "ids" not in self._ports:
-            raise UnknownModel("none of its inputs is one of token ids")
+            raise UnknownModel("the model has no input of token ids")
         present = {state.present.name for state in self._states}
         self._logits = next((info.name for info in engine.outputs if info.name == "logits"),
                             next(info.name for info in engine.outputs if info.name not in present))
@@ -86,7 +86,7 @@ class Decoder:
 
     @property
     def memory_bytes(self) -> int:
-        """Of activations and workspaces."""
+        """Bytes of activations and workspaces."""
         return self._session.memory_bytes
 
     def feed(self, tokens: list[int]) -> numpy.ndarray:
@@ -121,7 +121,7 @@ class Decoder:
             (1,) * (len(info.shape) - array.ndim) + array.shape)
 
     def _run(self, inputs: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
-        """Of buffers, the results are in their own memory or in the spare one."""
+        """Runs once. A buffer is updated in place, or its next rows are written to the spare buffer."""
         buffers = [state for state in self._states if state.kind in ("buffer", "window")]
         while True:
             out = {}
@@ -143,7 +143,7 @@ class Decoder:
 
 
 def role_of(info: Any) -> str:
-    """What an input that is no state means, by the names of onnxruntime-genai, optimum and transformers."""
+    """The role of an input that is not a state, by the names of onnxruntime-genai, optimum and transformers."""
     name, is_integer = info.name.lower(), "int" in str(info.dtype)
     if "mask" in name and is_integer and len(info.shape) == 2:
         return "mask"
@@ -162,13 +162,13 @@ def states_of(engine: anneal.Engine) -> list[State]:
     """Pairs of a floating-point input and the output that follows it in time: by layer and by "key" or "value" in their
     names, else in their order."""
     if any(info.name == "inputs_embeds" for info in engine.inputs):
-        raise UnknownModel("it reads embeddings, not tokens")
+        raise UnknownModel("the model takes embeddings (inputs_embeds) instead of token ids")
     pasts = [info for info in engine.inputs if "float" in str(info.dtype) and len(info.shape) >= 2]
     presents = [info for info in engine.outputs if info.name != "logits"]
     if len(presents) > len(pasts):
         presents = presents[len(presents) - len(pasts):]
     if len(presents) != len(pasts):
-        raise UnknownModel(f"it has {len(pasts)} inputs of states, but {len(presents)} outputs")
+        raise UnknownModel(f"the model has {len(pasts)} inputs of states, but {len(presents)} outputs for them")
     by_name = {part_of(info.name): info for info in presents}
     if len(by_name) == len(presents) and {part_of(info.name) for info in pasts} == set(by_name):
         presents = [by_name[part_of(info.name)] for info in pasts]
@@ -185,7 +185,7 @@ def part_of(name: str) -> tuple[Any, ...]:
 def state_of(past: Any, present: Any) -> State:
     if len(past.shape) != len(present.shape) or past.dtype != present.dtype:
         raise UnknownModel(f'state "{past.name}" of {past.dtype} {past.shape} becomes "{present.name}" of {present.dtype} {present.shape}')
-    # The batch is axis 0, and 1.
+    # Axis 0 is the batch, whose size is 1.
     row_axis = next((axis for axis in range(1, len(past.shape)) if not isinstance(past.shape[axis], int)), None)
     if row_axis is None:
         return State(past, present)

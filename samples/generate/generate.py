@@ -24,7 +24,7 @@ MODELS = ("model.onnx", "decoder_model_merged.onnx", "decoder_with_past_model.on
 
 
 class Failure(Exception):
-    """What the command ends with, for its user."""
+    """An error that ends the command. Its text is for the user."""
 
 
 def model_file(path: Path) -> Path:
@@ -54,7 +54,7 @@ def load(path: Path, flags: argparse.Namespace) -> anneal.Engine:
 
 
 class Tokenizer:
-    """A tokenizer.json, and the text of tokens as they come."""
+    """Converts a prompt to tokens, and new tokens to text, by a tokenizer.json."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -85,7 +85,7 @@ class Tokenizer:
 
 
 def settings_of(folder: Path) -> dict:
-    """What the files beside a model say about it: "eos_token_id" and a limit of tokens."""
+    """Settings from the JSON files beside a model, such as "eos_token_id" and "context_length"."""
     settings: dict = {}
     for name in ("config.json", "generation_config.json", "genai_config.json"):
         if (folder / name).exists():
@@ -130,10 +130,10 @@ def parse_flags() -> argparse.Namespace:
     parser.add_argument("--tokenizer", type=Path, help="tokenizer.json (default: beside the model)")
     parser.add_argument("--max-tokens", type=int, default=128, help="largest number of new tokens (default: 128)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the best token (default), above 0 draws one")
-    parser.add_argument("--top-k", type=int, default=0, help="draw one of the K best tokens (default: of all)")
-    parser.add_argument("--top-p", type=float, default=1.0, help="draw one of the best tokens of this probability (default: 1)")
+    parser.add_argument("--top-k", type=int, default=0, help="draw from the K best tokens (default: from all)")
+    parser.add_argument("--top-p", type=float, default=1.0, help="draw from the fewest best tokens with this total probability (default: 1)")
     parser.add_argument("--seed", type=int, help="seed of the random draws (default: another one in each run)")
-    parser.add_argument("--threads", type=int, default=0, help="most threads of a run (default: one per core)")
+    parser.add_argument("--threads", type=int, default=0, help="maximum number of threads (default: one per core)")
     parser.add_argument("--device", default="auto", help="device for an engine file: auto, cpu, cuda (default: auto)")
     parser.add_argument("--precision", default="f32", help="precision that the build may use: f32, f16, bf16, best (default: f32)")
     parser.add_argument("--save", type=Path, help="file to write the built engine to")

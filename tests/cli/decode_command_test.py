@@ -86,7 +86,7 @@ class Decode(Command):
 
     def test_models_of_other_kinds(self):
         self.write("m.onnx", model([node("Abs", ["x"], ["y"], "abs")], [value_info("x", ["N", 3])], [value_info("y", ["N", 3])]))
-        self.anneal("bench", "m.onnx", "--decode", 4, status=2, says="--decode: the model has not one input of token ids")
+        self.anneal("bench", "m.onnx", "--decode", 4, status=2, says="--decode: the model needs exactly one input of token ids")
         self.write("m.onnx", model([node("Abs", ["x"], ["y"], "abs")], [value_info("x", [3], I64)], [value_info("y", [3], I64)]))
         self.anneal("bench", "m.onnx", "--decode", 4, status=2, says='input "x" of i64 is neither token ids')
         self.anneal("bench", "m.onnx", "--decode", 4, "--shapes", "x:3", status=2, says="--decode excludes --shapes")
