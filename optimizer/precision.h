@@ -20,8 +20,7 @@ constexpr std::string_view to_string(Precision precision) {
   return kNames[static_cast<size_t>(precision)];
 }
 
-// The pattern is a regular expression that matches a whole name: of a layer, or of an ONNX node
-// that the layer comes from.
+// pattern: a regular expression for the whole name of a layer, or of an ONNX node it comes from.
 struct LayerPrecision {
   std::string pattern;
   Precision precision = Precision::kF32;
@@ -45,7 +44,10 @@ struct PrecisionOptions {
   // Layers with a larger calibrated int8 error stay f32, unless `layers` selects them.
   float max_layer_error = 1e-3F;
   std::vector<LayerPrecision> layers{};  // the first match decides
-  SharedTable ranges{};                  // of tensors, from calibrate(); empty: none
+  // Integers for weights of products and embeddings: "int8", "int4", or with the length of blocks
+  // "int4:64" (docs/quantization.md, "Weights in integers"). Empty: as in the model.
+  std::string weight_format = {};
+  SharedTable ranges{};  // of tensors, from calibrate(); empty: none
 
   bool allows(Precision precision) const { return types.contains(precision); }
   bool allows_half() const { return allows(Precision::kF16) || allows(Precision::kBF16); }

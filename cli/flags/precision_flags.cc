@@ -45,6 +45,12 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags, HelpGroup gro
       ->type_name("REGEX=P")
       ->group(group(help::kPrecision));
   command
+      .add_option("--weight-format", flags.weight_format,
+                  "Store weights of products and embeddings as int8 or int4;\n"
+                  "BLOCK: how many share a scale")
+      ->type_name("TYPE[:BLOCK]")
+      ->group(group(help::kPrecision));
+  command
       .add_option("--max-layer-error", flags.max_layer_error,
                   "With --int8: largest relative error of an int8 layer")
       ->capture_default_str()
@@ -110,7 +116,8 @@ CalibrationTable read_calibration_table(const std::string& path) {
 PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibrate) {
   if (!flags.mix.empty()) {
     if (flags.f16 || flags.bf16 || flags.int8 || flags.best || flags.symmetric ||
-        !flags.layers.empty() || !flags.calibration.empty() || will_calibrate)
+        !flags.layers.empty() || !flags.weight_format.empty() || !flags.calibration.empty() ||
+        will_calibrate)
       fail(ErrorCode::kInvalidArgument,
            "--mix sets all precisions: leave out the other flags for them");
     return read_mix(flags.mix);
@@ -123,6 +130,7 @@ PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibr
   options.best = flags.best;
   options.symmetric = flags.symmetric;
   options.max_layer_error = flags.max_layer_error;
+  options.weight_format = flags.weight_format;
   if (!(flags.max_layer_error >= 0))
     fail(ErrorCode::kInvalidArgument, "--max-layer-error: a number of at least 0 is expected");
   for (const std::string& layer : flags.layers) options.layers.push_back(layer_precision(layer));
@@ -134,7 +142,7 @@ PrecisionOptions precision_options(const PrecisionFlags& flags, bool will_calibr
     fail(ErrorCode::kInvalidArgument,
          "int8 needs the ranges of tensors: anneal calibrate MODEL --data SAMPLES -o model.ranges, "
          "then --calibration model.ranges; or anneal build --calibrate SAMPLES");
-  if (has_ranges && !options.reduces() && !flags.best)
+  if (has_ranges && !options.reduces() && !flags.best && flags.weight_format.empty())
     fail(ErrorCode::kInvalidArgument,
          fmt::format("{} is for lower precisions, but none is requested: give --int8, --fp16, "
                      "--bf16 or --best as well",

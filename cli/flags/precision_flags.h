@@ -14,13 +14,15 @@ struct PrecisionFlags {
   bool f16 = false, bf16 = false, int8 = false, best = false, symmetric = false;
   float max_layer_error = PrecisionOptions().max_layer_error;
   std::vector<std::string> layers;  // "REGEX=int8"
+  std::string weight_format;        // "int4:64"; empty: floats
   std::string calibration;          // the file; empty: none
   std::string mix;                  // "FILE", "FILE:POINT"; empty: none
   bool self_check = true;
   double self_check_work = SelfCheckOptions{}.most_work / 1e9;  // in billions
 };
 
-// --fp16, --bf16, --int8, --best, --symmetric, --layer-precision, --max-layer-error,
+// --fp16, --bf16, --int8, --best, --symmetric, --layer-precision, --weight-format,
+// --max-layer-error,
 // --calibration, --mix, --no-self-check, --self-check-work. group: whether --help shows all of
 // these that are not for experts, or the first four only.
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags, HelpGroup group = rarely);

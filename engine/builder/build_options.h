@@ -57,8 +57,7 @@ struct CalibrationOptions {
   std::shared_ptr<const Dataset> samples = {};
   RangeMethod method = RangeMethod::kAuto;
   double percentile = 99.99;  // for RangeMethod::kPercentile: elements inside the range
-  // Weight scales with the least rounding error; biases that correct the mean error of channels;
-  // cross-layer equalization by powers of two.
+  // Weight scales of least error, biases against mean errors of channels, cross-layer equalization.
   FitChoice fit_weights = FitChoice::kAuto, correct_bias = FitChoice::kAuto,
             equalize = FitChoice::kAuto;
 };
@@ -104,8 +103,7 @@ struct BuildOptions {
   SelfCheckOptions self_check = {};
   bool exact = false;  // skip passes and kernels that may change the last bits of results
   bool tf32 = false;   // a GPU library may round the operands of f32 products to TF32; not if exact
-  // Names of passes (`anneal passes` lists them): those to skip ("all": every pass); if not empty,
-  // the only ones to run.
+  // Names of passes (`anneal passes`): those to skip ("all": every pass), the only ones ({}: all).
   std::vector<std::string> skip_passes = {}, only_passes = {};
   std::vector<std::string> skip_kernels = {};  // names of kernels to exclude: "cpu.conv.winograd"
   // false: fail with kUnsupported, naming the layers, if some of a GPU target would run on the CPU.
@@ -127,8 +125,7 @@ struct BuildOptions {
   std::string dump_graph = {}, dump_passes = {};
   // A file for the weights, which the engine then does not hold. Calls in memory do not write it.
   std::string weights_path = {};
-  // threads: of one inference, while timing kernels and mixes and while calibrating. data_threads:
-  // those that read samples. 0: one per core.
+  // Threads of one inference while timing and calibrating, and to read samples; 0: one per core.
   int threads = 0, data_threads = 0;
   ProgressCallback progress = {};
   std::vector<std::string> libraries = {};  // as in EngineOptions

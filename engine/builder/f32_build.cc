@@ -19,8 +19,9 @@ bool wants_8_bits(const PrecisionOptions& precision) {
 
 // The passes that run, from the first one on that reads what is asked for.
 std::vector<Pass> passes_of_precision(const PassOptions& options) {
-  const std::string_view first =
-      wants_8_bits(options.precision) ? "insert_quantize" : "assign_precision";
+  const std::string_view first = !options.precision.weight_format.empty() ? "quantize_weights"
+                                 : wants_8_bits(options.precision)        ? "insert_quantize"
+                                                                          : "assign_precision";
   const auto all = default_pipeline();
   const auto found = std::ranges::find(all, first, &Pass::name);
   check(found != all.end(), "the pipeline has the passes of precision");

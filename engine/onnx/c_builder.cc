@@ -152,6 +152,7 @@ BuildOptions options_of(const anneal_build_options* given, const OnnxModel& mode
   if (known.int8) options.precision.types.insert(Precision::kI8);
   options.precision.best = known.best != 0;
   options.precision.symmetric = known.symmetric != 0;
+  if (known.weight_format) options.precision.weight_format = known.weight_format;
   options.profiles = profiles_of(known);
   options.exact = known.exact != 0;
   options.max_memory = known.max_memory;

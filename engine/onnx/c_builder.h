@@ -53,8 +53,9 @@ typedef struct {
   uint64_t library_count;
   anneal_log log; /* each step of the build, and warnings */
   void* log_argument;
-  int64_t best;        /* not 0: allow as well what all targets compute faster than f32 */
-  const char* weights; /* a file for the weights, which the engine then does not hold */
+  int64_t best;              /* not 0: allow as well what all targets compute faster than f32 */
+  const char* weights;       /* a file for the weights, which the engine then does not hold */
+  const char* weight_format; /* "int8", "int4", "int4:64": integers for weights; null: floats */
 } anneal_build_options;
 
 /* Builds an engine file from an ONNX file; options may be null. The file is written whole. */

@@ -60,8 +60,9 @@ void calibrate_for(const Graph& model, BuildOptions& options, BuildProgress& pro
     report.warnings.emplace_back(
         "int8 is allowed, but no layer of f32 can use it without ranges: set calibration.samples "
         "or precision.ranges");
-  if (!samples || !options.precision.reduces()) return;
-  if (!options.precision.ranges) {
+  const bool reduces = options.precision.reduces();
+  if (!samples || (!reduces && options.precision.weight_format.empty())) return;
+  if (!options.precision.ranges && reduces) {
     BuildOptions calibrating = options;
     calibrating.progress = progress.part(kCalibrated);
     Calibration found = calibrate(model, samples, calibrating);
@@ -112,6 +113,23 @@ void warn_of_slow_int8(const std::vector<std::string>& targets, BuildReport& rep
           fmt::format("{} has no VNNI here, so int8 may be as slow as f32; anneal tune measures "
                       "which layers gain",
                       target));
+}
+
+// Where a plan stores no weights in integers, although they were asked for.
+void warn_of_float_weights(const EngineFile& file, BuildReport& report) {
+  for (const Plan& plan : file.plans) {
+    std::string why;
+    bool has_integers = false;
+    for (const Decision& decision : plan.decisions)
+      if (decision.stage == "quantize_weights") {
+        has_integers = has_integers || !decision.refused;
+        if (why.empty()) why = fmt::format("layer \"{}\": {}", decision.subject, decision.text);
+      }
+    if (!has_integers)
+      report.warnings.push_back(fmt::format(
+          "the plan for {} has no weights in integers: {}", plan.target,
+          why.empty() ? "the model has no product by a constant matrix of 1,024 numbers" : why));
+  }
 }
 
 // Those that fit the sizes of the model's inputs, as far as these are bounded.
@@ -251,6 +269,7 @@ auto build_from(const OnnxModel& model, const BuildOptions& given, const Give& g
     ThreadTeam team(options.threads > 0 ? options.threads : hardware_threads());
     pack_weights(file, team);
   }
+  if (!options.precision.weight_format.empty()) warn_of_float_weights(file, report);
   recipe.back_to_f32 = report.self_check.back_to_f32;
   file.recipe = to_string(recipe);
   report_plans(file, report);

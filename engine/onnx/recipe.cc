@@ -64,6 +64,7 @@ RecipeJson precision_json(const PrecisionOptions& precision) {
                      {"symmetric", precision.symmetric}};
   // JSON has no infinity.
   if (std::isfinite(precision.max_layer_error)) json["max_layer_error"] = precision.max_layer_error;
+  if (!precision.weight_format.empty()) json["weight_format"] = precision.weight_format;
   if (precision.ranges) json["ranges"] = to_string(*precision.ranges);
   return json;
 }
@@ -77,6 +78,7 @@ PrecisionOptions precision_of(const RecipeJson& json) {
                                 precision_named(layer.at("precision").get<std::string>())});
   precision.symmetric = json.at("symmetric").get<bool>();
   precision.max_layer_error = json.value("max_layer_error", std::numeric_limits<float>::infinity());
+  precision.weight_format = json.value("weight_format", "");
   if (json.contains("ranges"))
     precision.ranges = parse_calibration_table(json.at("ranges").get<std::string>());
   return precision;

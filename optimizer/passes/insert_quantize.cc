@@ -200,7 +200,7 @@ class Inserter {
                               const Tensor& weights) {
     const auto [made, is_new] = weights_.try_emplace(wanted);
     if (!is_new) return made->second;
-    const QuantizedWeights quantized = quantize_weights(weights, wanted.axis, wanted.are_fitted);
+    const QuantizedWeights quantized = quantize_channels(weights, wanted.axis, wanted.are_fitted);
     const std::string name = graph_.value(wanted.value).name;
     const ValueId integers = graph_.add_constant(name + "/quantized", quantized.integers);
     const LayerId back =

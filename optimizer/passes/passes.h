@@ -13,6 +13,8 @@
   X(push_slice, kExact, "slices move before layers whose constant results are too large to fold") \
   X(fold_constants, kExact, "layers with only constant inputs are computed at build time")        \
   X(solve_indices, kExact, "gathers and scatters by constant indices become slices")              \
+  X(quantize_weights, kInexact,                                                                   \
+    "weights of products and embeddings are stored in integers of 8 or 4 bits")                   \
   X(gather_quantized_rows, kExact,                                                                \
     "rows of a quantized table are gathered before they are dequantized")                         \
   X(widen_half, kInexact,                                                                         \

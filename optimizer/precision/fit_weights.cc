@@ -12,80 +12,125 @@ constexpr float kMost = 127;
 // every second or third point is its own, among those tried.
 constexpr int kLeastSteps = 64;
 constexpr int kMostSteps = 254;  // clips at half the largest magnitude
-constexpr int kMostRefinements = 16;
+constexpr int kMostRefinements = 16, kFewRefinements = 2;
+// The largest magnitude of a block becomes these shares of the lowest integer: more than 1 clips
+// it.
+constexpr float kShares[] = {0.625F, 0.75F, 0.875F, 1.125F, 1.25F, 1.4F};
 constexpr float kLeastScale = 1e-30F;  // quotients by it are finite
 
-// The integer nearest to the quotient, ties to even: 1.5 * 2^23 leaves no bits for a fraction.
-float rounded(float weight, float per_scale) {
-  constexpr float kNoFraction = 12582912;
-  const float steps = weight * per_scale;
-  const float most = steps < kMost ? steps : kMost;
-  return ((most > -kMost ? most : -kMost) + kNoFraction) - kNoFraction;
+constexpr size_t kLanes = 8;  // sums of f32 that vectors compute
+
+double sum_of(const float (&lanes)[kLanes]) {
+  return double{((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) +
+                ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]))};
 }
 
-// An estimate of the error up to `enough`: quotients are computed as products.
-double estimated_error(std::span<const float> weights, float scale, double enough) {
-  constexpr size_t kLanes = 8, kBlock = 128;
-  const float per_scale = 1 / scale;
+// The sum of term(weight), up to `enough`.
+template <class Term>
+double sum_of(std::span<const float> weights, double enough, const Term& term) {
+  constexpr size_t kBlock = 128;
   double sum = 0;
   for (size_t begin = 0; begin < weights.size() && sum < enough; begin += kBlock) {
     const auto block = weights.subspan(begin, std::min(kBlock, weights.size() - begin));
     float lanes[kLanes] = {};
     size_t i = 0;
     for (; i + kLanes <= block.size(); i += kLanes)
-      for (size_t lane = 0; lane < kLanes; ++lane) {
-        const float weight = block[i + lane];
-        const float error = weight - rounded(weight, per_scale) * scale;
-        lanes[lane] += error * error;
-      }
-    for (; i < block.size(); ++i) {
-      const float error = block[i] - rounded(block[i], per_scale) * scale;
-      lanes[0] += error * error;
-    }
-    for (const float lane : lanes) sum += double{lane};
+      for (size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(block[i + lane]);
+    for (; i < block.size(); ++i) lanes[0] += term(block[i]);
+    sum += sum_of(lanes);
   }
   return sum;
 }
 
-// The scale by which these integers are nearest to the weights; 0 if all are 0.
-float least_squares_scale(std::span<const float> weights, float scale) {
-  double products = 0, squares = 0;
-  for (const float weight : weights) {
-    const double q = rounded(weight, 1 / scale);
-    products += weight * q;
-    squares += q * q;
-  }
-  return squares == 0 ? 0 : static_cast<float>(products / squares);
+constexpr double kAll = std::numeric_limits<double>::infinity();
+
+// An estimate of the error up to `enough`: quotients are computed as products.
+double estimated_error(std::span<const float> weights, float scale, IntegerLimits limits,
+                       double enough) {
+  const float per_scale = 1 / scale;
+  return sum_of(weights, enough, [=](float weight) {
+    const float error = weight - integer_of(weight * per_scale, 1, limits) * scale;
+    return error * error;
+  });
 }
+
+// A search for the scale of the least error.
+class Fit {
+ public:
+  Fit(std::span<const float> weights, IntegerLimits limits, float scale)
+      : weights_(weights),
+        limits_(limits),
+        best_(scale),
+        least_(estimated_error(weights, scale, limits, kAll)) {}
+
+  // Whether the scale is better than those before.
+  bool consider(float scale) {
+    if (!(std::abs(scale) >= kLeastScale)) return false;
+    const double found = estimated_error(weights_, scale, limits_, least_);
+    if (found >= least_) return false;
+    least_ = found;
+    best_ = scale;
+    return true;
+  }
+  void refine(int most_times) {
+    for (int i = 0; i < most_times; ++i)
+      if (!consider(least_squares_scale())) break;
+  }
+  float best() const { return best_; }
+  double least() const { return least_; }  // its error, estimated
+
+ private:
+  // The scale by which the integers of the best one are nearest to the weights; 0 if all are 0.
+  float least_squares_scale() const {
+    const float per_scale = 1 / best_;
+    const IntegerLimits limits = limits_;
+    const double products = sum_of(weights_, kAll, [=](float weight) {
+      return weight * integer_of(weight * per_scale, 1, limits);
+    });
+    const double squares = sum_of(weights_, kAll, [=](float weight) {
+      const float integer = integer_of(weight * per_scale, 1, limits);
+      return integer * integer;
+    });
+    return squares == 0 ? 0 : static_cast<float>(products / squares);
+  }
+
+  std::span<const float> weights_;
+  IntegerLimits limits_;
+  float best_;
+  double least_;
+};
 
 }  // namespace
 
-double rounding_error(std::span<const float> weights, float scale) {
+double rounding_error(std::span<const float> weights, float scale, IntegerLimits limits) {
   double sum = 0;
   for (const float weight : weights) {
-    const double q = std::clamp(std::nearbyint(weight / scale), -kMost, kMost);
-    const double error = weight - q * double{scale};
+    const double error = weight - double{integer_of(weight, scale, limits)} * double{scale};
     sum += error * error;
   }
   return sum;
 }
 
 float fitted_scale(std::span<const float> weights, float by_largest) {
-  float best = by_largest;
-  double least = estimated_error(weights, by_largest, std::numeric_limits<double>::infinity());
-  const auto consider = [&](float scale) {
-    if (!(scale >= kLeastScale)) return false;
-    const double found = estimated_error(weights, scale, least);
-    if (found >= least) return false;
-    least = found;
-    best = scale;
-    return true;
-  };
+  Fit fit(weights, {}, by_largest);
   for (int steps = kLeastSteps; steps <= kMostSteps; steps += steps < kMost ? 1 : 2)
-    consider(by_largest * kMost / static_cast<float>(steps));
-  for (int i = 0; i < kMostRefinements; ++i)
-    if (!consider(least_squares_scale(weights, best))) break;
+    fit.consider(by_largest * kMost / static_cast<float>(steps));
+  fit.refine(kMostRefinements);
+  const float best = fit.best();
   return rounding_error(weights, best) < rounding_error(weights, by_largest) ? best : by_largest;
+}
+
+FittedScale fitted_block_scale(std::span<const float> block, IntegerLimits limits) {
+  float largest = 0;
+  for (const float weight : block)
+    if (std::abs(weight) > std::abs(largest)) largest = weight;
+  if (std::abs(largest / limits.low) < 2 * kLeastScale) return {};
+  if (limits.low == -limits.high) largest = -std::abs(largest);
+  Fit fit(block, limits, largest / limits.low);
+  for (const float share : kShares) fit.consider(largest / (limits.low * share));
+  fit.consider(largest / limits.high);
+  fit.refine(kFewRefinements);
+  return {fit.best(), fit.least()};
 }
 
 }  // namespace anneal

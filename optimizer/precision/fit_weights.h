@@ -1,11 +1,25 @@
-// The scale of weights with the least error of rounding them to 8 bits.
+// Scales of weights with the least error of rounding them to integers.
 #pragma once
 #include <span>
 
 namespace anneal {
 
-// The sum of (w - s * clamp(round_half_even(w / s), -127, 127))^2.
-double rounding_error(std::span<const float> weights, float scale);
+// The integers that weights become.
+struct IntegerLimits {
+  float low = -127, high = 127;
+};
+inline constexpr IntegerLimits kLimitsOf4Bits = {-8, 7};
+
+// clamp(round_half_even(weight / scale), low, high). REQUIRES: a quotient that is finite
+inline float integer_of(float weight, float scale, IntegerLimits limits) {
+  constexpr float kNoFraction = 12582912;  // 1.5 * 2^23 leaves no bits for a fraction
+  const float steps = weight / scale;
+  const float most = steps < limits.high ? steps : limits.high;
+  return ((most > limits.low ? most : limits.low) + kNoFraction) - kNoFraction;
+}
+
+// The sum of (w - s * integer_of(w, s))^2.
+double rounding_error(std::span<const float> weights, float scale, IntegerLimits limits = {});
 
 // The scale of the least error found, never more than that of `by_largest`, the scale by which
 // the largest magnitude becomes 127. A coarser scale may hit a grid that the weights lie on
@@ -13,5 +27,14 @@ double rounding_error(std::span<const float> weights, float scale);
 // scale of its integers, sum(w q) / sum(q q), and so on while that helps. REQUIRES: finite weights,
 // a normal scale
 float fitted_scale(std::span<const float> weights, float by_largest);
+
+// The same from fewer candidates, for millions of blocks. The weight of the largest magnitude
+// becomes about `low`, or `high` if that is better, so the scale may be negative. 1 for weights of
+// 0. REQUIRES: finite weights
+struct FittedScale {
+  float scale = 1;
+  double error = 0;  // the sum of squares, within the rounding of f32
+};
+FittedScale fitted_block_scale(std::span<const float> block, IntegerLimits limits);
 
 }  // namespace anneal

@@ -41,6 +41,7 @@ bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions&
 }
 
 std::string why_slower_by_integers(int64_t rows, double bytes, const PassOptions& options) {
+  if (!options.precision.weight_format.empty()) return {};  // memory is what was asked for
   if (rows > (has_halves(options) ? kMostRowsBesideHalves : kMostRows))
     return fmt::format("{} rows take longer by integers", rows);
   const double cached =

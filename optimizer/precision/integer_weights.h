@@ -16,7 +16,8 @@ double weight_bytes_as_floats(const Graph& graph, const PassOptions& options);
 // bits take the least time, whatever the number of rows.
 bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options);
 
-// Empty if a product of this number of rows is faster by integers. bytes: weight_bytes_as_floats().
+// Empty if a product of this number of rows is faster by integers, or if the options ask for
+// weights in integers. bytes: weight_bytes_as_floats().
 std::string why_slower_by_integers(int64_t rows, double bytes, const PassOptions& options);
 
 }  // namespace anneal

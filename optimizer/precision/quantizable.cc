@@ -7,6 +7,7 @@
 #include "anneal/core/fail.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/fingerprint.h"
+#include "anneal/optimizer/precision/weight_format.h"
 
 namespace anneal {
 namespace {
@@ -135,6 +136,16 @@ void check_precision(const PassOptions& options, const Graph& model) {
            fmt::format("the calibration table was made {} --symmetric, and its errors measured so: "
                        "build likewise, or calibrate again",
                        table.symmetric ? "with" : "without"));
+  }
+  if (parse_weight_format(precision.weight_format).bits > 0) {
+    if (options.exact)
+      fail(ErrorCode::kInvalidArgument,
+           "a weight format and exact results exclude each other: request only one");
+    if (precision.allows(Precision::kI8))
+      fail(
+          ErrorCode::kInvalidArgument,
+          "a weight format is for layers that compute in floats, and int8 stores weights in 8 bits "
+          "itself: request only one");
   }
   const LayerPrecisions layers(precision.layers);
   const bool is_lower = precision.allows_half() || precision.allows(Precision::kI8) ||

@@ -29,7 +29,7 @@ std::vector<ValueId> values_to_calibrate(const Graph& graph);
 
 // Fails with kInvalidArgument on options that this model, as it was imported, excludes: a table of
 // another (check_belongs), a precision below f32 where results shall stay exact, a pattern that
-// matches no layer.
+// matches no layer, a weight format beside int8.
 void check_precision(const PassOptions& options, const Graph& model);
 
 // The layers that PrecisionOptions::layers selects; no pattern matches a name of more than 4096

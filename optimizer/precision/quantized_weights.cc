@@ -4,7 +4,9 @@
 #include <cmath>
 #include <vector>
 
+#include "anneal/core/float16.h"
 #include "anneal/core/new_tensor.h"
+#include "anneal/core/parallel.h"
 #include "anneal/optimizer/precision/fit_weights.h"
 
 namespace anneal {
@@ -20,6 +22,51 @@ float scale_of(double extent, double steps) {
 
 // Products of 8-bit numbers that a sum of 32 bits holds for certain.
 constexpr int64_t kMostProducts = (int64_t{1} << 31) / (255 * 128);
+
+float real_of(float number) { return number; }
+float real_of(Float16 number) { return to_f32(number); }
+float real_of(BFloat16 number) { return to_f32(number); }
+
+// A few rows or columns of a matrix as f32, each contiguous.
+template <class T>
+std::vector<float> copied_rows(std::span<const T> matrix, int64_t rows, bool of_columns,
+                               int64_t first, int64_t count) {
+  const auto depth = static_cast<int64_t>(matrix.size()) / rows;
+  std::vector<float> copy(static_cast<size_t>(count * depth));
+  if (!of_columns) {
+    std::ranges::transform(matrix.subspan(static_cast<size_t>(first * depth), copy.size()),
+                           copy.begin(), [](T number) { return real_of(number); });
+    return copy;
+  }
+  const T* from = matrix.data() + first;
+  for (int64_t k = 0; k < depth; ++k, from += rows)
+    for (int64_t row = 0; row < count; ++row)
+      copy[static_cast<size_t>(row * depth + k)] = real_of(from[row]);
+  return copy;
+}
+
+std::vector<float> copied_rows(const Tensor& matrix, int64_t rows, bool of_columns, int64_t first,
+                               int64_t count) {
+  switch (matrix.dtype()) {
+    case DataType::kF16:
+      return copied_rows(matrix.as<Float16>(), rows, of_columns, first, count);
+    case DataType::kBF16:
+      return copied_rows(matrix.as<BFloat16>(), rows, of_columns, first, count);
+    default:
+      return copied_rows(matrix.as<float>(), rows, of_columns, first, count);
+  }
+}
+
+// In parts of a fixed length, which the compiler makes vectors of.
+void round_to(std::span<const float> weights, float scale, IntegerLimits limits, int8_t* to) {
+  constexpr size_t kPart = 8;
+  size_t i = 0;
+  for (; i + kPart <= weights.size(); i += kPart)
+    for (size_t k = i; k < i + kPart; ++k)
+      to[k] = static_cast<int8_t>(integer_of(weights[k], scale, limits));
+  for (; i < weights.size(); ++i)
+    to[i] = static_cast<int8_t>(integer_of(weights[i], scale, limits));
+}
 
 }  // namespace
 
@@ -50,7 +97,7 @@ Scaling scaling_for(const TensorRange& range, bool symmetric) {
   return scaling;
 }
 
-QuantizedWeights quantize_weights(const Tensor& weights, int64_t axis, bool fitted) {
+QuantizedWeights quantize_channels(const Tensor& weights, int64_t axis, bool fitted) {
   const Dims& dims = weights.dims();
   int64_t inner = 1;
   for (int i = static_cast<int>(axis) + 1; i < dims.rank(); ++i) inner *= dims[i];
@@ -82,6 +129,45 @@ QuantizedWeights quantize_weights(const Tensor& weights, int64_t axis, bool fitt
     });
   }
   return {fresh.tensor, std::move(scaling)};
+}
+
+QuantizedRows quantize_rows(const Tensor& matrix, bool of_columns, int bits, int64_t block,
+                            int threads) {
+  constexpr int64_t kTogether = 16;  // columns that share a line of the cache
+  const int64_t rows = matrix.dims()[of_columns ? 1 : 0], depth = matrix.dims()[of_columns ? 0 : 1];
+  const IntegerLimits limits = bits == 4 ? kLimitsOf4Bits : IntegerLimits{};
+  NewTensor integers = allocate_tensor(DataType::kI8, {rows, depth});
+  NewTensor scales = allocate_tensor(DataType::kF32, {rows, depth / block});
+  std::vector<double> errors(static_cast<size_t>(rows)), squares(static_cast<size_t>(rows));
+  const auto quantize = [&](int64_t row, std::span<const float> weights) {
+    auto* to = reinterpret_cast<int8_t*>(integers.data.data()) + row * depth;
+    auto* scale = reinterpret_cast<float*>(scales.data.data()) + row * (depth / block);
+    const auto at = static_cast<size_t>(row);
+    for (int64_t begin = 0; begin < depth; begin += block, ++scale, to += block) {
+      const auto of_block = weights.subspan(static_cast<size_t>(begin), static_cast<size_t>(block));
+      const FittedScale fitted = fitted_block_scale(of_block, limits);
+      *scale = fitted.scale;
+      errors[at] += fitted.error;
+      squares[at] += rounding_error(of_block, 1, {0, 0});
+      round_to(of_block, *scale, limits, to);
+    }
+  };
+  ThreadTeam team(threads > 0 ? threads : hardware_threads());
+  const int64_t parts = (rows + kTogether - 1) / kTogether;
+  team.for_ranges(parts, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin * kTogether; first < std::min(end * kTogether, rows);
+         first += kTogether) {
+      const int64_t count = std::min(kTogether, rows - first);
+      const std::vector<float> copy = copied_rows(matrix, rows, of_columns, first, count);
+      for (int64_t row = 0; row < count; ++row)
+        quantize(first + row, std::span(copy).subspan(static_cast<size_t>(row * depth),
+                                                      static_cast<size_t>(depth)));
+    }
+  });
+  double error = 0, square = 0;
+  for (const double each : errors) error += each;
+  for (const double each : squares) square += each;
+  return {integers.tensor, scales.tensor, square > 0 ? std::sqrt(error / square) : 0};
 }
 
 }  // namespace anneal

@@ -24,7 +24,18 @@ struct QuantizedWeights {
 // REQUIRES: weights are f32 and finite. q = round_half_even(w / scale), where the largest magnitude
 // of a channel becomes 127, or, fitted, by the scale of least error (fit_weights.h); a channel of
 // zeros has scale 1.
-QuantizedWeights quantize_weights(const Tensor& weights, int64_t axis, bool fitted);
+QuantizedWeights quantize_channels(const Tensor& weights, int64_t axis, bool fitted);
+
+struct QuantizedRows {
+  Tensor integers;   // i8[rows, depth]
+  Tensor scales;     // f32[rows, depth / block]; a real is an integer times its scale
+  double error = 0;  // root mean square of the rounding errors, divided by that of the weights
+};
+// The rows of a matrix of f32, f16 or bf16, or its columns, in integers of 8 or 4 bits by scales of
+// least error (fit_weights.h). The same for any number of threads (0: one per core). REQUIRES:
+// finite numbers, of which a block divides each row or column
+QuantizedRows quantize_rows(const Tensor& matrix, bool of_columns, int bits, int64_t block,
+                            int threads);
 
 // Why a product by these f32 weights cannot be computed in integers; empty if it can.
 std::string why_not_quantized(const Tensor& weights, int64_t axis);

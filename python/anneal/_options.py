@@ -37,6 +37,7 @@ class CommonOptions(TypedDict, total=False):
 
     ranges: Calibration | str | None
     layer_precision: Mapping[str, str] | None
+    weight_format: str
     max_layer_error: float
     symmetric: bool
     range_method: str
@@ -66,8 +67,9 @@ class BuildOptions(CommonOptions, total=False):
     target: "cpu", "cpu:avx2", "sm_90", several in a list or separated by commas; "reference": the CPU without passes, on the
     reference kernels. precision: "fp16", "bf16", "int8" or several, allowed beside the model's own; "best": what every
     target computes faster than f32. shapes: sizes of inputs by name, in elements: fixed (8, 3, 224, 224), or
-    Shapes(min, opt, max); a list of these makes a profile of each, with a plan of its own. ranges: a Calibration, or its text. layer_precision: {regular expression: precision}, the first
-    that matches. max_memory: bytes. threads, data_threads: 0: one per core. libraries: files with kernels of other
+    Shapes(min, opt, max); a list of these makes a profile of each, with a plan of its own. ranges: a Calibration, or its text.
+    layer_precision: {regular expression: precision}, the first that matches. weight_format: "int8", "int4", "int4:64",
+    integers for weights of products and embeddings. max_memory: bytes. threads, data_threads: 0: one per core. libraries: files with kernels of other
     operators (docs/custom_kernels.md).
     """
 
@@ -130,6 +132,7 @@ def core_options(options: BuildOptions, log: Log | None = None) -> _core.BuildOp
     made.set_layer_precisions([(pattern, _precision(name)) for pattern, name in (options.get("layer_precision") or {}).items()])
     if "max_layer_error" in options:
         made.set_max_layer_error(options["max_layer_error"])
+    made.set_weight_format(options.get("weight_format", ""))
     made.set_symmetric(options.get("symmetric", False))
     made.set_range_method(options.get("range_method", "auto"), options.get("percentile"))
     made.set_self_check(options.get("self_check", True), options.get("self_check_work"))

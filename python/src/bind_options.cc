@@ -109,6 +109,10 @@ void bind_options(nb::module_& module) {
       .def("set_precisions", &set_types, "names"_a)
       .def("set_layer_precisions", &set_layers, "layers"_a)
       .def("set_symmetric", [](BuildOptions& self, bool on) { self.precision.symmetric = on; })
+      .def("set_weight_format",
+           [](BuildOptions& self, std::string format) {
+             self.precision.weight_format = std::move(format);
+           })
       .def("set_max_layer_error",
            [](BuildOptions& self, float most) { self.precision.max_layer_error = most; })
       .def("set_ranges",

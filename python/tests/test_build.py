@@ -9,7 +9,7 @@ import anneal
 import numpy as np
 import onnx
 import pytest
-from models import adding, convolution, onnx_runtime
+from models import adding, convolution, model_of, onnx_runtime
 
 IMAGES = np.random.default_rng(0).normal(size=(12, 3, 16, 16)).astype("float32")
 
@@ -107,7 +107,14 @@ def test_options():
     assert len(plain.report.plans[0].steps) > len(anneal.build(convolution()).report.plans[0].steps)
     mixed = anneal.build(convolution(), precision=["fp16", "bf16"], layer_precision={"conv1": "f32"})
     assert mixed.session()(IMAGES).shape == (12, 8)
-    for wrong in ({"precision": "int3"}, {"target": "cpu:never"}, {"range_method": "guess"}, {"skip_passes": ["never"]}):
+    weights = np.random.default_rng(1).normal(size=(64, 32)).astype("float32")
+    product = model_of([("MatMul", ["x", "w"], ["y"], {})], {"x": ("float32", (4, 64))}, {"y": ("float32", (4, 32))},
+                       [onnx.numpy_helper.from_array(weights, "w")])
+    small = anneal.build(product, weight_format="int8:32")
+    assert any("stores weights in 8 bits" in each.text for each in small.report.decisions)
+    x = np.random.default_rng(2).normal(size=(4, 64)).astype("float32")
+    assert np.abs(small.session()(x) - x @ weights).max() < 0.2
+    for wrong in ({"precision": "int3"}, {"weight_format": "int3"}, {"target": "cpu:never"}, {"range_method": "guess"}, {"skip_passes": ["never"]}):
         with pytest.raises(anneal.InvalidArgumentError):
             anneal.build(convolution(), **wrong)
     with pytest.raises(TypeError):

@@ -128,6 +128,26 @@ class DataCommand(command_case.Command):
 
     # --- calibrate
 
+    def test_weight_format(self):
+        rows, columns = 64, 32
+        weights = [((7 * i) % 31 - 15) / 64 for i in range(rows * columns)]
+        self.build(model([node("MatMul", ["x", "w"], ["y"], "product")], [value_info("x", ["N", rows])],
+                         [value_info("y", ["N", columns])], [field(8, "w") + tensor([rows, columns], weights)]))
+        for form, said in ("int8", "in 8 bits:"), ("int8:16", "in 8 bits, with blocks of 16:"), ("int4", "in 4 bits, with blocks of 32:"):
+            self.anneal("build", "m.onnx", "--weight-format", form, "-o", "w.engine",
+                        out=[f"self-check: {form} weights compared with f32", '"y" is off by'])
+            self.anneal("inspect", "w.engine", "--decisions", out=f"stores weights {said} rounding changes them by")
+        self.write("x.npy", npy([3, rows], [((5 * i) % 17 - 8) / 8 for i in range(3 * rows)]))
+        self.anneal("build", "m.onnx", "--weight-format", "int8", "--calibrate", "x.npy", "-o", "w.engine", out="compared with f32 on 3 inputs")
+        self.anneal("compare", "m.onnx", "--weight-format", "int8", "--rtol", 0.02, "--atol", 0.02, out="all agree")
+        self.anneal("build", "m.onnx", "--weight-format", "int4", "--layer-precision", "product=f32", "-o", "w.engine",
+                    says="has no weights in integers: layer \"product\": its weights stay floats: f32 was asked for")
+        self.anneal("build", "m.onnx", "--weight-format", "int4", "--target", "sm_90", "-o", "w.engine", says="the plan for sm_90 has no weights in integers")
+        self.anneal("build", "m.onnx", "--weight-format", "int4:24x", status=2, says='weight format "int4:24x": a block has an even number')
+        self.anneal("build", "m.onnx", "--weight-format", "fp8", status=2, says='weight format "fp8": give int8, int4')
+        self.anneal("build", "m.onnx", "--weight-format", "int8", "--exact", status=2, says="request only one")
+        self.anneal("build", "m.onnx", "--weight-format", "int8", "--int8", "--calibrate", "x.npy", status=2, says="request only one")
+
     def test_calibrate(self):
         weights = field(8, "w") + tensor([4, 2], [1, -2, 3, 4, -5, 6, 7, 8])
         self.write("m.onnx", model([node("MatMul", ["x", "w"], ["y"], "product"), node("Relu", ["y"], ["z"], "relu")],

@@ -91,6 +91,7 @@ PrecisionOptions precision_of(const Case& each) {
     for (const Precision each : {Precision::kF16, Precision::kBF16, Precision::kI8})
       if (what == anneal::to_string(each)) options.types.insert(each);
     options.symmetric |= what == "symmetric";
+    if (what == "weight_format") words >> options.weight_format;
     if (what == "range" && words >> name >> range.min >> range.max) {
       range.seen_min = range.min, range.seen_max = range.max;
       table.tensors[name] = range;
@@ -151,8 +152,8 @@ Tensor random_tensor(DataType dtype, const Dims& dims, std::mt19937& random) {
   return fresh.tensor;
 }
 
-// Within what storing in half precision may cost; where layers become int8, within 3 % of the
-// largest magnitude.
+// Within what storing in half precision may cost; where layers become int8 or have integer weights,
+// within 3 % of the largest magnitude.
 void expect_near(const Tensor& want, const Tensor& got, bool int8) {
   ASSERT_EQ(type_of(want), type_of(got));
   const auto value = [](const Tensor& tensor, int64_t i) {
@@ -214,10 +215,10 @@ TEST_P(Golden, BeforeAndAfter) {
     }
     changed_cases += changed;
     EXPECT_EQ(changed, once != to_string(before, Constants::kWhole));
-    expect_same_results(before, graph, pass.exact,
-                        options.precision.allows(Precision::kI8) ||
-                            options.precision.allows(Precision::kBF16) ||
-                            !options.precision.layers.empty());
+    expect_same_results(
+        before, graph, pass.exact,
+        options.precision.allows(Precision::kI8) || options.precision.allows(Precision::kBF16) ||
+            !options.precision.layers.empty() || !options.precision.weight_format.empty());
     run_pipeline(graph, only, options, [&](const PassEvent& event) { changed = event.changed; });
     EXPECT_FALSE(changed) << "a second run changes something";
     EXPECT_EQ(to_string(graph, Constants::kWhole), once);

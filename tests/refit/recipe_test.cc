@@ -28,6 +28,7 @@ Recipe full_recipe() {
   options.precision.types = {Precision::kBF16, Precision::kI8};
   options.precision.symmetric = true;
   options.precision.max_layer_error = 0.1F;
+  options.precision.weight_format = "int8:64";
   options.precision.layers = {{"conv[0-9]+", Precision::kF32}, {".*", Precision::kF16}};
   CalibrationTable table;
   table.model = "net";
@@ -56,6 +57,7 @@ TEST(Recipes, KeepEverything) {
   EXPECT_EQ(read.options.targets, recipe.options.targets);
   EXPECT_EQ(read.options.profiles[0].max, recipe.options.profiles[0].max);
   EXPECT_EQ(read.options.precision.max_layer_error, 0.1F);
+  EXPECT_EQ(read.options.precision.weight_format, "int8:64");
   EXPECT_EQ(*read.options.precision.ranges, *recipe.options.precision.ranges);
   EXPECT_EQ(read.options.max_memory, recipe.options.max_memory);
   EXPECT_TRUE(read.options.tf32);

@@ -59,8 +59,8 @@ TEST(FitWeights, ChannelsAreFittedEachByItself) {
   // Columns: a grid of 0.5, another of 0.03 whose largest is 100 steps, zeros.
   const std::vector<float> weights = {0.5F, 3, 0, -1, 0.99F, 0, 2.5F, -0.03F, 0};
   const Tensor tensor = Tensor::of<float>(DataType::kF32, {3, 3}, weights);
-  const QuantizedWeights plain = quantize_weights(tensor, 1, false);
-  const QuantizedWeights fitted = quantize_weights(tensor, 1, true);
+  const QuantizedWeights plain = quantize_channels(tensor, 1, false);
+  const QuantizedWeights fitted = quantize_channels(tensor, 1, true);
   EXPECT_EQ(plain.scaling.scales[0], 2.5F / 127);
   EXPECT_EQ(fitted.scaling.scales[2], 1);
   for (size_t i = 0; i < weights.size(); ++i)

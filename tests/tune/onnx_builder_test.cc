@@ -382,6 +382,19 @@ TEST_F(CBuilder, TakesTheBestPrecision) {
   EXPECT_EQ(build(), build_engine(kModel, options).bytes) << error_.message;
 }
 
+TEST_F(CBuilder, StoresWeightsInIntegers) {
+  options_.int8 = 0;
+  options_.sample_count = 0;
+  options_.weight_format = "int4:16";
+  BuildOptions options;
+  options.precision.weight_format = "int4:16";
+  EXPECT_EQ(build(), build_engine(kModel, options).bytes) << error_.message;
+  EXPECT_LT(build().size(), build_engine(kModel).bytes.size());
+  options_.weight_format = "int5";
+  EXPECT_TRUE(build().empty());
+  EXPECT_THAT(error_.message, HasSubstr("weight format \"int5\""));
+}
+
 // A program of an older header has a shorter struct.
 TEST_F(CBuilder, TakesAShorterStruct) {
   options_.size = offsetof(anneal_build_options, fp16);

@@ -115,7 +115,8 @@ double PlanComparison::blind_share() const {
 void PlanComparison::keep_all() { keep(true); }
 
 double PlanComparison::explained(const ValueKey& key) const {
-  return kGenerous * unit_ * std::sqrt(static_cast<double>(judged_.depth(key.first)));
+  const double depth = judged_.depth(key.first);
+  return std::min(kGenerous * unit_ * std::sqrt(depth), most_explained_);
 }
 
 void PlanComparison::judge(const ValueKey& key, DataType dtype, const ValueError& error,

@@ -1,6 +1,7 @@
 // f32 and a plan of lower precision side by side: the difference, and the layers that it comes
 // from.
 #pragma once
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -40,10 +41,15 @@ struct Fault {
 
 class PlanComparison {
  public:
-  // unit: half a last place of the lowest precision, relative. All arguments must outlive it.
+  // unit: half a last place of the lowest precision, relative. most_explained: a limit for what it
+  // explains of deep values. All arguments must outlive it.
   PlanComparison(WatchedEngine& exact, WatchedEngine& reduced, const JudgedValues& judged,
-                 double unit)
-      : exact_(exact), reduced_(reduced), judged_(judged), unit_(unit) {}
+                 double unit, double most_explained = std::numeric_limits<double>::infinity())
+      : exact_(exact),
+        reduced_(reduced),
+        judged_(judged),
+        unit_(unit),
+        most_explained_(most_explained) {}
 
   // Runs both on the same inputs. Where they differ, f32 runs again with each value moved by a few
   // last places: what moves a result as far is no difference, as in a sum that cancels. Fails as
@@ -100,7 +106,7 @@ class PlanComparison {
   WatchedEngine& exact_;
   WatchedEngine& reduced_;
   const JudgedValues& judged_;
-  double unit_;
+  double unit_, most_explained_;
   std::map<ValueKey, KeptValue> kept_;  // of f32
   std::map<ValueKey, float> noise_;     // what rounding in f32 does to its judged values
   std::vector<Value> values_;           // of both, in the reduced plan's order

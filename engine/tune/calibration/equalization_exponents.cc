@@ -114,7 +114,7 @@ double pair_error(const Reader& reader, const Magnitudes& data, const Magnitudes
   const auto weights =
       scaled_weights(reader.weights, reader.layout, inverses, FactorOf::kReadChannel);
   if (!weights) return std::numeric_limits<double>::infinity();
-  const QuantizedWeights rounded = quantize_weights(*weights, reader.weights_axis, fits_weights);
+  const QuantizedWeights rounded = quantize_channels(*weights, reader.weights_axis, fits_weights);
   const auto values = weights->as<float>();
   const auto integers = rounded.integers.as<int8_t>();
   std::vector<double> errors(static_cast<size_t>(reader.layout.written_count));

@@ -62,7 +62,7 @@ class Measuring {
     const ValueId result = graph_.layer(id).outputs[0];
     const ValueId data = in_8_bits(layer->data, scaling_for(range->second, symmetric_));
     const auto errors = [&](const char* stem, bool fitted) {
-      const QuantizedWeights integers = quantize_weights(weights, layer->channel_axis, fitted);
+      const QuantizedWeights integers = quantize_channels(weights, layer->channel_axis, fitted);
       const ValueId rounded = twin(id, name + stem, data, integers, layer->channel_axis);
       return Outputs::Errors{
           mean(id, name + stem + "/mean", difference(false), {result, rounded}),

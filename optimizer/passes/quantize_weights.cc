@@ -1,0 +1,301 @@
+// quantize_weights: weights of products and embeddings are stored in integers of 8 or 4 bits.
+//
+//   y = MatMul(x, w)   =>   y = MatMul(x, Dequantize(i8 w, s), transpose_b)
+//   y = Gather(t, i)   =>   y = Gather(Dequantize(i8 t, s), i)
+//
+// Only with PrecisionOptions::weight_format, and where the target has a kernel that multiplies by
+// such weights: keep_quantized_weights gives them to it, and gather_quantized_rows gathers rows of
+// integers. Each block of the weights of one output has the scale of the least rounding error.
+// Kernels may round the other operand of 4-bit weights to 8 bits (MatMul::may_round_a), whose error
+// is far smaller than that of the weights.
+//
+// A table that a product reads too has the product's integers, so that the engine holds it once.
+// Any other table has 8 bits and a scale for each row. Tables with rows of fewer than 256 numbers
+// stay, since they often hold sines of positions.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "anneal/core/dtype_kinds.h"
+#include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
+#include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/analysis/scaling.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/precision/quantizable.h"
+#include "anneal/optimizer/precision/quantized_weights.h"
+#include "anneal/optimizer/precision/weight_format.h"
+#include "anneal/optimizer/rewrite.h"
+
+namespace anneal {
+namespace {
+
+constexpr int64_t kFewWeights = 1024;  // they stay, since their bytes do not matter
+constexpr int64_t kLeastRow = 256;     // of a table that no product reads
+
+// The constant right side of a product.
+struct Weights {
+  ValueId constant = ValueId::kNone;
+  bool of_columns = false;  // a column, not a row, has the weights of an output
+  bool operator==(const Weights&) const = default;
+};
+
+struct Quantized {
+  ValueId reals = ValueId::kNone;  // of the Dequantize layer
+  double error = 0;
+  int64_t count = 0;
+  int bits = 0;
+  int64_t block = 0;  // 0: a row
+};
+
+// The longest block of at most `wanted` weights that divides the depth; 0: none.
+int64_t block_of(int64_t depth, int64_t wanted) {
+  if (wanted == 0) return depth;
+  for (int64_t block = std::min(wanted, depth); block >= kLeastWeightBlock; --block)
+    if (depth % block == 0 && block % 2 == 0) return block;
+  return 0;
+}
+
+// The numbers as f32, f16 or bf16.
+Tensor in_type(const Tensor& floats, DataType dtype) {
+  if (dtype == DataType::kF32) return floats;
+  NewTensor made = allocate_tensor(dtype, floats.dims());
+  auto* to = reinterpret_cast<uint16_t*>(made.data.data());
+  for (const float number : floats.as<float>())
+    *to++ = dtype == DataType::kF16 ? to_f16(number).bits : to_bf16(number).bits;
+  return made.tensor;
+}
+
+class WeightQuantizer {
+ public:
+  WeightQuantizer(Graph& graph, PassRun& run)
+      : graph_(graph),
+        run_(run),
+        format_(parse_weight_format(run.options.precision.weight_format)),
+        asked_(run.options.precision.layers) {}
+
+  bool run() {
+    if (format_.bits == 0) return false;
+    bool changed = false;
+    for (const LayerId id : graph_.order())
+      if (run_.may_rewrite() && op_as<MatMul>(graph_, id)) changed |= visit_product(id);
+    for (const LayerId id : graph_.order())
+      if (run_.may_rewrite() && op_as<Gather>(graph_, id)) changed |= visit_gather(id);
+    return changed;
+  }
+
+ private:
+  // Transposes a constant matrix. compose_moves lets products do that, later.
+  bool swaps_constant(LayerId id) const {
+    const auto* transpose = op_as<Transpose>(graph_, id);
+    return transpose && transpose->permutation == std::vector<int64_t>{1, 0} &&
+           graph_.constant(graph_.layer(id).inputs[0]);
+  }
+
+  // nullopt: not a product of floats by a constant matrix on the right.
+  std::optional<Weights> weights_of(LayerId id) const {
+    const auto* product = op_as<MatMul>(graph_, id);
+    if (!product || graph_.layer(id).op_input_count != 2) return std::nullopt;
+    Weights weights{graph_.layer(id).inputs[1], !product->transpose_b};
+    if (const LayerId made_by = producer(graph_, weights.constant);
+        made_by != LayerId::kNone && swaps_constant(made_by))
+      weights = {graph_.layer(made_by).inputs[0], product->transpose_b};
+    const Tensor* matrix = graph_.constant(weights.constant);
+    if (!matrix || matrix->dims().rank() != 2 || graph_.constant(graph_.layer(id).inputs[0]))
+      return std::nullopt;
+    return weights;
+  }
+
+  bool visit_product(LayerId id) {
+    const auto weights = weights_of(id);
+    if (!weights || graph_.constant(weights->constant)->count() < kFewWeights) return false;
+    const int64_t block = block_of(depth_of(*weights), format_.block);
+    if (const std::string why = why_product_stays(id, *weights, block); !why.empty()) {
+      run_.refused(graph_.layer(id).name, "its weights stay floats: " + why);
+      return false;
+    }
+    const Quantized& quantized = dequantized(*weights, format_.bits, block);
+    NewLayer added = copy_of(graph_, id);
+    auto& op = std::get<MatMul>(added.op);
+    op.transpose_b = true;
+    op.may_round_a = format_.bits == 4;
+    added.inputs[1] = quantized.reals;
+    replace(id, std::move(added), quantized);
+    return true;
+  }
+
+  bool visit_gather(LayerId id) {
+    const ValueId value = graph_.layer(id).inputs[0];
+    const Tensor* table = graph_.constant(value);
+    if (!table || op_as<Gather>(graph_, id)->axis != 0 || table->dims().rank() != 2) return false;
+    if (!made_.contains(value)) {
+      if (const std::string why = why_table_stays(id, *table); !why.empty()) {
+        run_.refused(graph_.layer(id).name, "its table stays floats: " + why);
+        return false;
+      }
+    }
+    const Quantized& quantized = dequantized({value, false}, 8, table->dims()[1]);
+    NewLayer added = copy_of(graph_, id);
+    added.inputs[0] = quantized.reals;
+    replace(id, std::move(added), quantized);
+    return true;
+  }
+
+  std::string why_table_stays(LayerId id, const Tensor& table) const {
+    const Layer& layer = graph_.layer(id);
+    const ValueId value = layer.inputs[0];
+    if (table.count() < kFewWeights) return "it is small";
+    if (const std::string why = why_constant_stays(layer, value); !why.empty()) return why;
+    if (table.dims()[1] < kLeastRow)
+      return fmt::format("a row has {} numbers, fewer than {}", table.dims()[1], kLeastRow);
+    if (!gathers_some(layer)) return "a run gathers as many rows as it has";
+    for (const LayerId reader : users_of(graph_, value)) {
+      const auto* gather = op_as<Gather>(graph_, reader);
+      if (!gather || gather->axis != 0 || graph_.layer(reader).inputs[0] != value)
+        return "another layer reads it";
+    }
+    return {};
+  }
+
+  // The integers of a constant, once for all of its readers, and the layer that makes reals of
+  // them, of the constant's type.
+  const Quantized& dequantized(const Weights& weights, int bits, int64_t block) {
+    const auto [made, is_new] = made_.try_emplace(weights.constant);
+    if (!is_new) return made->second;
+    const Tensor floats = *graph_.constant(weights.constant);
+    const QuantizedRows rows =
+        quantize_rows(floats, weights.of_columns, bits, block, run_.options.threads);
+    const std::string name = graph_.value(weights.constant).name;
+    const bool has_blocks = block < rows.integers.dims()[1];
+    const Tensor scales =
+        has_blocks ? rows.scales : reshaped(rows.scales, {rows.integers.dims()[0]});
+    const LayerId layer = graph_.add(
+        {.name = name + "/dequantize",
+         .op = Dequantize{.axis = has_blocks ? 1 : 0, .block_size = has_blocks ? block : 0},
+         .inputs = {graph_.add_constant(name + "/integers", rows.integers),
+                    graph_.add_constant(name + "/scales", in_type(scales, floats.dtype()))}});
+    made->second = {graph_.layer(layer).outputs[0], rows.error, floats.count(), bits,
+                    has_blocks ? block : 0};
+    return made->second;
+  }
+
+  void replace(LayerId id, NewLayer by, const Quantized& quantized) {
+    const std::string name = graph_.layer(id).name;
+    const auto bytes = static_cast<int64_t>(size_of(DataType::kF32));
+    graph_.replace_layer(id, graph_.add(std::move(by)));
+    const Saving saved{.bytes = quantized.count * (8 * bytes - quantized.bits) / 8};
+    run_.did(
+        name,
+        fmt::format("stores weights in {} bits{}: rounding changes them by {:.2g} % of their "
+                    "root mean square",
+                    quantized.bits,
+                    quantized.block > 0 ? fmt::format(", with blocks of {}", quantized.block) : "",
+                    100 * quantized.error),
+        saved);
+  }
+
+  int64_t depth_of(const Weights& weights) const {
+    return graph_.constant(weights.constant)->dims()[weights.of_columns ? 0 : 1];
+  }
+
+  std::string why_product_stays(LayerId id, const Weights& weights, int64_t block) {
+    if (const std::string why = why_constant_stays(graph_.layer(id), weights.constant);
+        !why.empty())
+      return why;
+    for (const LayerId reader : users_of(graph_, weights.constant))
+      if (!reads_integers(reader, weights)) return "another layer reads them";
+    const int64_t depth = depth_of(weights);
+    if (block == 0 || depth % 2 != 0)
+      return fmt::format("{} weights of an output have no whole blocks", depth);
+    return why_target_refuses(id, graph_.constant(weights.constant)->count() / depth, depth, block);
+  }
+
+  // Whether the reader of the constant multiplies by the same integers, or gathers rows of them.
+  bool reads_integers(LayerId reader, const Weights& weights) const {
+    const Layer& layer = graph_.layer(reader);
+    if (std::ranges::count(layer.inputs, weights.constant) != 1) return false;
+    if (const auto* gather = op_as<Gather>(graph_, reader))
+      return layer.inputs[0] == weights.constant && gather->axis == 0 && !weights.of_columns &&
+             gathers_some(layer);
+    if (!swaps_constant(reader)) return multiplies_by(reader, weights);
+    const ValueId swapped = layer.outputs[0];
+    return !graph_.is_output(swapped) &&
+           std::ranges::all_of(users_of(graph_, swapped),
+                               [&](LayerId user) { return multiplies_by(user, weights); });
+  }
+  bool multiplies_by(LayerId id, const Weights& weights) const {
+    return weights_of(id) == weights && !asked_.of(graph_.layer(id));
+  }
+
+  // Whether a run gathers fewer rows than the table has.
+  bool gathers_some(const Layer& gather) const {
+    return element_count(graph_, gather.inputs[1]) < graph_.constant(gather.inputs[0])->dims()[0];
+  }
+
+  std::string why_constant_stays(const Layer& layer, ValueId value) const {
+    if (const auto precision = asked_.of(layer))
+      return fmt::format("{} was asked for", to_string(*precision));
+    if (!is_float(graph_.value(value).type().dtype) ||
+        graph_.value(value).type().dtype == DataType::kF64)
+      return fmt::format("they are {}", to_string(graph_.value(value).type().dtype));
+    if (graph_.is_output(value)) return "they are an output of the model";
+    if (!are_finite(*graph_.constant(value))) return "they are not all finite";
+    return {};
+  }
+
+  static bool are_finite(const Tensor& weights) {
+    const auto has_finite = [](const auto& numbers, const auto& real) {
+      return std::ranges::all_of(numbers,
+                                 [&](const auto& each) { return std::isfinite(real(each)); });
+    };
+    const auto of_half = [](auto each) { return to_f32(each); };
+    if (weights.dtype() == DataType::kF16) return has_finite(weights.as<Float16>(), of_half);
+    if (weights.dtype() == DataType::kBF16) return has_finite(weights.as<BFloat16>(), of_half);
+    return has_finite(weights.as<float>(), [](float each) { return each; });
+  }
+
+  // Asked about zeros, since quantizing takes long.
+  std::string why_target_refuses(LayerId id, int64_t rows, int64_t depth, int64_t block) {
+    NewLayer asked = copy_of(graph_, id);
+    auto& op = std::get<MatMul>(asked.op);
+    op.transpose_b = true;
+    op.b_has_4_bits = op.may_round_a = format_.bits == 4;
+    const Tensor codes = format_.bits == 4
+                             ? allocate_tensor(DataType::kU8, {rows, depth / 2}).tensor
+                             : allocate_tensor(DataType::kI8, {rows, depth}).tensor;
+    const Tensor scales = allocate_tensor(DataType::kF32, {rows, depth / block}).tensor;
+    asked.inputs = {as_f32(asked.inputs[0]), graph_.add_constant(asked.name + "/asked", codes),
+                    ValueId::kNone, ValueId::kNone,
+                    graph_.add_constant(asked.name + "/asked_scales", scales)};
+    asked.op_input_count = 5;
+    asked.epilogues.clear();
+    return run_.ask_targets(graph_, asked);
+  }
+
+  // The value as f32, from a layer that only the question reads.
+  ValueId as_f32(ValueId value) {
+    const DataType dtype = graph_.value(value).type().dtype;
+    if (dtype == DataType::kF32) return value;
+    ProgramBuilder builder;
+    const LayerId cast =
+        graph_.add({.name = graph_.value(value).name + "/asked",
+                    .op = Pointwise{builder.finish(builder.input(0, dtype), DataType::kF32)},
+                    .inputs = {value}});
+    return graph_.layer(cast).outputs[0];
+  }
+
+  Graph& graph_;
+  PassRun& run_;
+  WeightFormat format_;
+  LayerPrecisions asked_;
+  std::map<ValueId, Quantized> made_;  // by the constant of floats
+};
+
+}  // namespace
+
+bool quantize_weights(Graph& graph, PassRun& run) { return WeightQuantizer(graph, run).run(); }
+
+}  // namespace anneal

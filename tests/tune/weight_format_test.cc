@@ -1,0 +1,224 @@
+// BuildOptions::precision.weight_format: weights in integers of 8 or 4 bits.
+#include "anneal/optimizer/precision/weight_format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "anneal/core/float16.h"
+#include "anneal/engine/onnx/onnx_builder.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/optimizer/precision/fit_weights.h"
+#include "anneal/optimizer/precision/quantized_weights.h"
+#include "anneal/tests/error_of.h"
+#include "anneal/tests/importer/model_builder.h"
+
+namespace anneal {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+
+constexpr int64_t kWords = 600, kWidth = 256, kHidden = 512;
+
+std::vector<float> normals(int64_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> numbers(static_cast<size_t>(count));
+  for (float& number : numbers) number = normal(random) / 16;
+  return numbers;
+}
+
+// Embeddings, two layers and a product by the embeddings: a small language model without attention.
+std::vector<std::byte> model(unsigned seed = 0) {
+  ModelBuilder m;
+  m.input("words", {"N"}, anneal_onnx::TensorProto::INT64).output("scores");
+  m.floats("table", {kWords, kWidth}, normals(kWords * kWidth, seed + 1));
+  m.floats("up", {kWidth, kHidden}, normals(kWidth * kHidden, seed + 2));
+  m.floats("down", {kHidden, kWidth}, normals(kHidden * kWidth, seed + 3));
+  m.node("Gather", {"table", "words"}, {"rows"}, "embed");
+  m.node("MatMul", {"rows", "up"}, {"wide"}, "up_layer");
+  m.node("Relu", {"wide"}, {"positive"}, "relu");
+  m.node("MatMul", {"positive", "down"}, {"narrow"}, "down_layer");
+  m.node("Add", {"narrow", "rows"}, {"sum"}, "residual");
+  m.node("Transpose", {"table"}, {"swapped"}, "swap");
+  m.node("MatMul", {"sum", "swapped"}, {"scores"}, "head");
+  return m.bytes();
+}
+
+BuiltEngine built(const std::string& format, std::vector<LayerPrecision> layers = {},
+                  const std::string& target = "cpu") {
+  BuildOptions options;
+  options.targets = {target};
+  options.precision.weight_format = format;
+  options.precision.layers = std::move(layers);
+  return build_engine(model(), options);
+}
+
+std::vector<float> scores(const std::vector<std::byte>& engine, int64_t words) {
+  std::vector<int64_t> chosen;
+  for (int64_t i = 0; i < words; ++i) chosen.push_back(i * 37 % kWords);
+  ExecutionContext context(Engine::load(engine, nullptr, {.device = "cpu"}));
+  const Tensor input = Tensor::of<int64_t>(DataType::kI64, {words}, chosen);
+  context.set_input("words", input.view());
+  context.run();
+  const auto numbers = context.output("scores").span<float>();
+  return {numbers.begin(), numbers.end()};
+}
+
+// The root mean square of the differences, divided by that of `want`.
+double difference(const std::vector<float>& want, const std::vector<float>& got) {
+  double squares = 0, differences = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    squares += double{want[i]} * want[i];
+    differences += (double{got[i]} - want[i]) * (double{got[i]} - want[i]);
+  }
+  return std::sqrt(differences / squares);
+}
+
+std::vector<std::string> decisions(const BuiltEngine& engine) {
+  std::vector<std::string> texts;
+  for (const BuildDecision& decision : engine.report.plans.at(0).decisions)
+    if (decision.stage == "quantize_weights")
+      texts.push_back(decision.subject + ": " + decision.text);
+  return texts;
+}
+
+TEST(WeightFormat, IsATypeAndTheLengthOfBlocks) {
+  EXPECT_EQ(parse_weight_format("").bits, 0);
+  EXPECT_EQ(parse_weight_format("int4").block, 32);
+  EXPECT_EQ(parse_weight_format("int8").bits, 8);
+  EXPECT_EQ(parse_weight_format("int8").block, 0);
+  EXPECT_EQ(parse_weight_format("int8:128").block, 128);
+  for (const char* text : {"int2", "4", "int4:", "int4:8", "int4:33", "int4:64x", "int4:-64",
+                           "int4:99999999999999999999", ":32", "int4 "})
+    EXPECT_THAT(error_of([&] { parse_weight_format(text); }),
+                HasSubstr(std::string("weight format \"") + text + "\""))
+        << text;
+}
+
+TEST(WeightFormat, FourBitsFindTheGridOfTheWeightsAndBeatTheLargest) {
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int> steps(-8, 7);
+  std::vector<float> weights = {-8 * 0.3F};
+  for (int i = 0; i < 31; ++i) weights.push_back(static_cast<float>(steps(random)) * 0.3F);
+  EXPECT_LT(
+      rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits).scale, kLimitsOf4Bits),
+      1e-10);
+  for (float& weight : weights) weight = -weight;
+  EXPECT_LT(
+      rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits).scale, kLimitsOf4Bits),
+      1e-10);
+  double fitted = 0, by_largest = 0;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    weights = normals(32, seed);
+    float most = 0;
+    for (const float weight : weights) most = std::max(most, std::abs(weight));
+    const double error =
+        rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits).scale, kLimitsOf4Bits);
+    const double other = rounding_error(weights, most / 7, kLimitsOf4Bits);
+    EXPECT_LE(error, other * 1.0001) << seed;
+    fitted += error, by_largest += other;
+  }
+  EXPECT_LT(fitted, 0.8 * by_largest);
+  EXPECT_EQ(fitted_block_scale(std::vector<float>(32), kLimitsOf4Bits).scale, 1);
+}
+
+TEST(WeightFormat, RowsAndColumnsAndHalvesGiveTheSameIntegers) {
+  constexpr int64_t kRows = 37, kDepth = 64;
+  std::vector<float> rows = normals(kRows * kDepth, 5), columns(rows.size());
+  std::vector<uint16_t> halves(rows.size());
+  for (int64_t row = 0; row < kRows; ++row)
+    for (int64_t k = 0; k < kDepth; ++k) {
+      const auto at = static_cast<size_t>(row * kDepth + k);
+      halves[at] = to_f16(rows[at]).bits;
+      rows[at] = to_f32(Float16{halves[at]});
+      columns[static_cast<size_t>(k * kRows + row)] = rows[at];
+    }
+  for (const int bits : {4, 8}) {
+    const QuantizedRows one =
+        quantize_rows(Tensor::of<float>(DataType::kF32, {kRows, kDepth}, rows), false, bits, 32, 1);
+    const QuantizedRows other = quantize_rows(
+        Tensor::of<float>(DataType::kF32, {kDepth, kRows}, columns), true, bits, 32, 3);
+    const QuantizedRows half = quantize_rows(
+        Tensor::of<uint16_t>(DataType::kF16, {kRows, kDepth}, halves), false, bits, 32, 2);
+    for (const QuantizedRows* each : {&other, &half}) {
+      EXPECT_EQ(each->integers, one.integers);
+      EXPECT_EQ(each->scales, one.scales);
+      EXPECT_EQ(each->error, one.error);
+    }
+    EXPECT_GT(one.error, bits == 4 ? 0.02 : 0.001);
+    EXPECT_LT(one.error, bits == 4 ? 0.1 : 0.008);
+  }
+}
+
+TEST(WeightFormat, EnginesAreSmallAndNearF32) {
+  const BuiltEngine floats = built("");
+  const auto weights = static_cast<double>(kWords * kWidth + 2 * kWidth * kHidden);
+  struct Expected {
+    const char* format;
+    double bits, least, most;  // of a weight; of the difference
+  };
+  for (const auto& [format, bits, least, most] :
+       {Expected{"int8", 8.3, 0.001, 0.02}, Expected{"int8:32", 9.1, 0.001, 0.02},
+        Expected{"int4", 5.1, 0.02, 0.25}, Expected{"int4:64", 4.6, 0.02, 0.25}}) {
+    const BuiltEngine engine = built(format);
+    EXPECT_LT(static_cast<double>(engine.bytes.size()), weights * bits / 8 + 30000) << format;
+    for (const int64_t words : {1, 5, 40}) {
+      const double off = difference(scores(floats.bytes, words), scores(engine.bytes, words));
+      EXPECT_GT(off, least) << format << " " << words;
+      EXPECT_LT(off, most) << format << " " << words;
+    }
+    EXPECT_THAT(decisions(engine), Contains(HasSubstr("up_layer: stores weights in"))) << format;
+    EXPECT_THAT(engine.report.self_check.outcome, HasSubstr(std::string(format) + " weights"));
+    EXPECT_TRUE(engine.report.warnings.empty()) << format;
+    EXPECT_EQ(built(format).bytes, engine.bytes) << format;
+  }
+}
+
+TEST(WeightFormat, LayersKeepFloatsOnRequest) {
+  const BuiltEngine engine = built("int4", {{"up_layer|head", Precision::kF32}});
+  EXPECT_THAT(
+      decisions(engine),
+      AllOf(Contains(HasSubstr("up_layer: its weights stay floats: f32 was asked for")),
+            Contains(HasSubstr("down_layer: stores weights in 4 bits, with blocks of 32"))));
+  // The product by the table reads floats, so its rows are gathered as floats, too.
+  EXPECT_THAT(decisions(engine), Contains(HasSubstr("embed: its table stays floats")));
+}
+
+TEST(WeightFormat, ExcludesExactResultsAndInt8) {
+  BuildOptions options;
+  options.precision.weight_format = "int4";
+  options.exact = true;
+  EXPECT_THAT(error_of([&] { build_engine(model(), options); }),
+              HasSubstr("a weight format and exact results exclude each other"));
+  options.exact = false;
+  options.precision.types = {Precision::kI8};
+  EXPECT_THAT(error_of([&] { build_engine(model(), options); }),
+              HasSubstr("int8 stores weights in 8 bits itself"));
+  options.precision.types = {};
+  options.precision.weight_format = "int3";
+  EXPECT_THAT(error_of([&] { build_engine(model(), options); }),
+              HasSubstr("weight format \"int3\""));
+}
+
+TEST(WeightFormat, ATargetWithoutAKernelKeepsFloatsAndTheReportWarns) {
+  const BuiltEngine engine = built("int4", {}, "emulated");
+  EXPECT_THAT(engine.report.warnings,
+              Contains(AllOf(HasSubstr("the plan for emulated has no weights in integers"),
+                             HasSubstr("layer \""))));
+}
+
+TEST(WeightFormat, RefittingQuantizesTheNewWeights) {
+  BuildOptions options;
+  options.precision.weight_format = "int4";
+  options.self_check.run = false;  // refitting does not repeat it
+  const std::vector<std::byte> old = build_engine(model(), options).bytes;
+  EXPECT_TRUE(refit_engine(old, model(10)).bytes == build_engine(model(10), options).bytes);
+}
+
+}  // namespace
+}  // namespace anneal
