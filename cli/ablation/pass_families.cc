@@ -16,10 +16,10 @@ constexpr std::string_view kVertical[] = {
 constexpr std::string_view kHorizontal[] = {"merge_siblings"};
 constexpr std::string_view kParts[] = {"push_slice", "solve_indices", "compose_slices"};
 constexpr std::string_view kPrecision[] = {
-    "dequantize_weights", "quantize_weights", "gather_quantized_rows",  "widen_half",
-    "equalize_channels",  "insert_quantize",  "unify_scales",           "move_quantize",
-    "integer_products",   "drop_rounding",    "keep_quantized_weights", "lower_quantize",
-    "assign_precision",
+    "dequantize_weights", "quantize_weights",  "gather_quantized_rows",  "widen_half",
+    "equalize_channels",  "insert_quantize",   "unify_scales",           "move_quantize",
+    "integer_products",   "drop_rounding",     "keep_quantized_weights", "lower_quantize",
+    "assign_precision",   "keep_half_weights",
 };
 
 constexpr PassFamily kFamilies[] = {

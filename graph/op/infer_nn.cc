@@ -48,7 +48,7 @@ Size windows(Size padded, Size window, int64_t stride, SizeTable& sizes) {
 }
 
 // Checks the operands of a product: equal float types, or 8-bit ones, which may have zero points.
-DataType product_type(const InferInputs& inputs, bool integers_too) {
+DataType product_type(const InferInputs& inputs, bool is_matmul) {
   const DataType x = inputs.dtype(0), w = inputs.dtype(1);
   const bool eight = is_8bit(x) && is_8bit(w);
   for (int i = 2; i < inputs.count(); ++i) {
@@ -57,8 +57,9 @@ DataType product_type(const InferInputs& inputs, bool integers_too) {
     rules::require_dtype(inputs, i, inputs.dtype(i - 2));
   }
   if (eight) return DataType::kI32;
+  if (is_matmul && x == DataType::kF32 && is_half(w)) return x;
   if (x != w) refuse(fmt::format("operands are {} and {}", to_string(x), to_string(w)));
-  if (!is_float(x) && !(integers_too && is_integer(x) && size_of(x) >= 4))
+  if (!is_float(x) && !(is_matmul && is_integer(x) && size_of(x) >= 4))
     refuse(fmt::format("operands are {}", to_string(x)));
   return x;
 }

@@ -36,7 +36,7 @@ std::string why_not_packed(const Graph& graph, LayerId id, double bytes, const P
   if (!rows_may_be_rounded(graph, id, run.options)) {
     const int64_t depth = 2 * graph.constant(layer.inputs[1])->dims()[1];
     const int64_t rows = element_count(graph, layer.inputs[0]) / depth;
-    std::string why = why_slower_by_integers(rows, bytes, run.options);
+    std::string why = why_floats_are_faster(rows, bytes, run.options);
     if (!why.empty()) return why;
   }
   return run.ask_targets(graph, copy_of(graph, id));

@@ -192,7 +192,7 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   std::string why = keeper.why_not();
   if (!why.empty()) return refuse(why);
   const bool may_round = rows_may_be_rounded(graph, id, run.options);
-  why = why_slower_by_integers(keeper.row_count(), bytes, run.options);
+  why = why_floats_are_faster(keeper.row_count(), bytes, run.options);
   std::optional<FourBitWeights> fewer;
   if (why.empty() || may_round) fewer = keeper.four_bits();
   if (!why.empty() && !fewer) return refuse(why);

@@ -55,7 +55,8 @@
   X(multiply_reciprocals, kInexact, "divisions by constants become multiplications")              \
   X(assign_precision, kInexact,                                                                   \
     "products compute in 16 bits, and their operands are stored in 16 bits")                      \
-  X(merge_siblings, kExact, "convolutions and products with the same input become one layer")
+  X(merge_siblings, kExact, "convolutions and products with the same input become one layer")     \
+  X(keep_half_weights, kExact, "products of few rows read weights of f16 and bf16 in 16 bits")
 
 namespace anneal {
 

@@ -25,6 +25,7 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/precision/quantized_weights.h"
 #include "anneal/optimizer/precision/weight_format.h"
@@ -57,16 +58,6 @@ int64_t block_of(int64_t depth, int64_t wanted) {
   for (int64_t block = std::min(wanted, depth); block >= kLeastWeightBlock; --block)
     if (depth % block == 0 && block % 2 == 0) return block;
   return 0;
-}
-
-// The numbers as f32, f16 or bf16.
-Tensor in_type(const Tensor& floats, DataType dtype) {
-  if (dtype == DataType::kF32) return floats;
-  NewTensor made = allocate_tensor(dtype, floats.dims());
-  auto* to = reinterpret_cast<uint16_t*>(made.data.data());
-  for (const float number : floats.as<float>())
-    *to++ = dtype == DataType::kF16 ? to_f16(number).bits : to_bf16(number).bits;
-  return made.tensor;
 }
 
 class WeightQuantizer {
@@ -176,7 +167,9 @@ class WeightQuantizer {
         {.name = name + "/dequantize",
          .op = Dequantize{.axis = has_blocks ? 1 : 0, .block_size = has_blocks ? block : 0},
          .inputs = {graph_.add_constant(name + "/integers", rows.integers),
-                    graph_.add_constant(name + "/scales", in_type(scales, floats.dtype()))}});
+                    graph_.add_constant(name + "/scales", is_half(floats.dtype())
+                                                              ? in_16_bits(scales, floats.dtype())
+                                                              : scales)}});
     made->second = {graph_.layer(layer).outputs[0], rows.error, floats.count(), bits,
                     has_blocks ? block : 0};
     return made->second;
@@ -208,6 +201,9 @@ class WeightQuantizer {
     for (const LayerId reader : users_of(graph_, weights.constant))
       if (!reads_integers(reader, weights)) return "another layer reads them";
     const int64_t depth = depth_of(weights);
+    if (const DataType dtype = graph_.value(weights.constant).type().dtype;
+        run_.options.native.has(dtype))
+      return fmt::format("they are {}, which the target computes in", to_string(dtype));
     if (block == 0 || depth % 2 != 0)
       return fmt::format("{} weights of an output have no whole blocks", depth);
     return why_target_refuses(id, graph_.constant(weights.constant)->count() / depth, depth, block);
@@ -219,7 +215,7 @@ class WeightQuantizer {
     if (std::ranges::count(layer.inputs, weights.constant) != 1) return false;
     if (const auto* gather = op_as<Gather>(graph_, reader))
       return layer.inputs[0] == weights.constant && gather->axis == 0 && !weights.of_columns &&
-             gathers_some(layer);
+             gathers_some(layer) && !asked_.of(layer);
     if (!swaps_constant(reader)) return multiplies_by(reader, weights);
     const ValueId swapped = layer.outputs[0];
     return !graph_.is_output(swapped) &&

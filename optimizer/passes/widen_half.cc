@@ -116,6 +116,17 @@ class Widener {
     const std::string name = graph_.value(id).name + "/f32";
     if (const Tensor* constant = graph_.constant(id))
       return wide_[id] = graph_.add_constant(name, as_f32(*constant));
+    // Products take over a transpose (compose_moves), and others read the same constant.
+    if (const LayerId made_by = producer(graph_, id);
+        op_as<Transpose>(graph_, made_by) && graph_.constant(graph_.layer(made_by).inputs[0])) {
+      const Layer transpose = graph_.layer(made_by);
+      const LayerId added = graph_.add({.name = name,
+                                        .op = transpose.op,
+                                        .inputs = {wide(transpose.inputs[0])},
+                                        .origins = transpose.origins,
+                                        .output_names = {name}});
+      return wide_[id] = graph_.layer(added).outputs[0];
+    }
     return wide_[id] = convert(id, DataType::kF32, name);
   }
 

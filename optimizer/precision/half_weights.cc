@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/channel_weights.h"
 
 namespace anneal {
@@ -52,6 +53,14 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
   if (harmed == 0) return {};
   return fmt::format("the weights of {} of {} channels are too small for {}", harmed, channels,
                      to_string(dtype));
+}
+
+Tensor in_16_bits(const Tensor& floats, DataType half) {
+  NewTensor made = allocate_tensor(half, floats.dims());
+  auto* to = reinterpret_cast<uint16_t*>(made.data.data());
+  for (const float number : floats.as<float>())
+    *to++ = half == DataType::kF16 ? to_f16(number).bits : to_bf16(number).bits;
+  return made.tensor;
 }
 
 }  // namespace anneal

@@ -1,4 +1,4 @@
-// The loss of weights in 16 bits.
+// Weights in 16 bits, and their loss.
 #pragma once
 #include <string>
 
@@ -10,5 +10,8 @@ namespace anneal {
 // REQUIRES: weights are f32
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
                                DataType dtype);
+
+// f32 rounded to f16 or bf16.
+Tensor in_16_bits(const Tensor& floats, DataType half);
 
 }  // namespace anneal

@@ -40,10 +40,10 @@ bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions&
   return op_as<MatMul>(graph, product)->may_round_a && !options.exact;
 }
 
-std::string why_slower_by_integers(int64_t rows, double bytes, const PassOptions& options) {
+std::string why_floats_are_faster(int64_t rows, double bytes, const PassOptions& options) {
   if (!options.precision.weight_format.empty()) return {};  // memory is what was asked for
   if (rows > (has_halves(options) ? kMostRowsBesideHalves : kMostRows))
-    return fmt::format("{} rows take longer by integers", rows);
+    return fmt::format("f32 takes less time for {} rows", rows);
   const double cached =
       static_cast<double>(options.cached_weight_bytes) * (rows > 1 ? kSharedCache : 1);
   if (bytes >= cached) return {};

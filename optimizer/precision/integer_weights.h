@@ -1,5 +1,5 @@
-// Whether a product of f32 is faster by the integers that a model has as weights, or by the floats
-// that they stand for.
+// Whether a product of f32 is faster by the integers or the numbers of 16 bits that a model has as
+// weights, or by the f32 numbers that they stand for.
 #pragma once
 #include <string>
 
@@ -16,8 +16,8 @@ double weight_bytes_as_floats(const Graph& graph, const PassOptions& options);
 // bits take the least time, whatever the number of rows.
 bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options);
 
-// Empty if a product of this number of rows is faster by integers, or if the options ask for
-// weights in integers. bytes: weight_bytes_as_floats().
-std::string why_slower_by_integers(int64_t rows, double bytes, const PassOptions& options);
+// Empty if a product of this number of rows is faster by weights of fewer bits, or if the options
+// ask for weights in integers. bytes: weight_bytes_as_floats().
+std::string why_floats_are_faster(int64_t rows, double bytes, const PassOptions& options);
 
 }  // namespace anneal

@@ -131,40 +131,55 @@ struct Weights4Dot : Weights8Dot<has_zeros> {
   }
 };
 
+// Weights of f16 or bf16 (Half) become f32.
+template <class Half, GemmKind kind>
+struct HalfWeightsDot : F32Dot {
+  static constexpr int kRows = std::min(Tile::kRows, most_converting_rows(kind));
+  static constexpr int kColumnBits = 16;
+  static HWY_INLINE Vector load(const std::byte* p) {
+    const hn::Rebind<Half, D> halves;
+    return hn::PromoteTo(D(), hn::LoadU(halves, reinterpret_cast<const Half*>(p)));
+  }
+};
+
 #include "anneal/kernels/cpu/gemm/tile-inl.h"
 
 // The lanes of a block's panel, from this column on, as a panel of f32.
 template <class Dot>
-void dequantize_panel(const GemmBlock& block, int64_t column, float* to) {
+void convert_panel(const GemmBlock& block, int64_t column, float* to) {
   constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
   constexpr int64_t kLaneBytes = kColumns * Dot::kColumnBits / 8;
   const std::byte* from = block.b + column / kColumns * block.panel_stride;
   for (int64_t tap = 0; tap < block.tap_count; ++tap) {
-    const int64_t at = tap * block.scales_stride + column;
-    typename Dot::Vector scales[Dot::kVectors], zeros[Dot::kVectors];
-    for (int v = 0; v < Dot::kVectors; ++v) {
-      scales[v] = Dot::load_sum(block.scales + at + v * Dot::kLanes);
-      zeros[v] = Dot::kZeros ? Dot::load_sum(block.zeros + at + v * Dot::kLanes) : Dot::zero();
+    [[maybe_unused]] typename Dot::Vector scales[Dot::kVectors], zeros[Dot::kVectors];
+    if constexpr (Dot::kScales) {
+      const int64_t at = tap * block.scales_stride + column;
+      for (int v = 0; v < Dot::kVectors; ++v) {
+        scales[v] = Dot::load_sum(block.scales + at + v * Dot::kLanes);
+        zeros[v] = Dot::kZeros ? Dot::load_sum(block.zeros + at + v * Dot::kLanes) : Dot::zero();
+      }
     }
     for (int64_t lane = 0; lane < block.lanes; ++lane, from += kLaneBytes, to += kColumns) {
       __builtin_prefetch(from + block.panel_stride);  // of the next panel
 #pragma GCC unroll 8
-      for (int v = 0; v < Dot::kVectors; ++v)
-        Dot::store_sum(to + v * Dot::kLanes,
-                       Dot::scaled(load_columns<Dot>(from, v), scales[v], zeros[v]));
+      for (int v = 0; v < Dot::kVectors; ++v) {
+        auto numbers = load_columns<Dot>(from, v);
+        if constexpr (Dot::kScales) numbers = Dot::scaled(numbers, scales[v], zeros[v]);
+        Dot::store_sum(to + v * Dot::kLanes, numbers);
+      }
     }
   }
 }
 
-// With few rows, weights are dequantized in registers; with many, all rows read a panel that was
-// dequantized once. Either way every sum is the same chain of the same products.
+// With few rows, weights are converted in registers; with many, all rows read a panel that was
+// converted once. Either way every sum is the same chain of the same products.
 template <class Dot>
 void weights_block_of(const GemmBlock& block) {
   if (block.rows <= Dot::kRows) return gemm_block<Dot>(block);
   constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
   alignas(64) float panel[kBlockLanes * kColumns];
   for (int64_t column = 0; column < block.columns; column += kColumns) {
-    dequantize_panel<Dot>(block, column, panel);
+    convert_panel<Dot>(block, column, panel);
     GemmBlock part = block;
     part.b = reinterpret_cast<const std::byte*>(panel);
     part.c = block.c + column * 4;
@@ -189,6 +204,12 @@ void weights8_block(const GemmBlock& block) {
 void weights4_block(const GemmBlock& block) {
   block.zeros == nullptr ? weights_block_of<Weights4Dot<false>>(block)
                          : weights_block_of<Weights4Dot<true>>(block);
+}
+void weights_f16_block(const GemmBlock& block) {
+  weights_block_of<HalfWeightsDot<hwy::float16_t, GemmKind::kWeightsF16>>(block);
+}
+void weights_bf16_block(const GemmBlock& block) {
+  weights_block_of<HalfWeightsDot<hwy::bfloat16_t, GemmKind::kWeightsBf16>>(block);
 }
 void f32_block(const GemmBlock& block) { gemm_block<F32Dot>(block); }
 void i16_block(const GemmBlock& block) { gemm_block<I16Dot>(block); }
@@ -251,6 +272,15 @@ GemmKernels weights_gemm(Isa isa, bool in_4_bits) {
   return kernels;
 }
 
+GemmKernels half_weights_gemm(Isa isa, DataType half) {
+  GemmKernels kernels = f32_gemm(isa);
+  const bool is_f16 = half == DataType::kF16;
+  kernels.kind = is_f16 ? GemmKind::kWeightsF16 : GemmKind::kWeightsBf16;
+  kernels.block =
+      is_f16 ? ANNEAL_BY_ISA(isa, weights_f16_block) : ANNEAL_BY_ISA(isa, weights_bf16_block);
+  return kernels;
+}
+
 GemmKernels int8_gemm(Isa isa) {
   if (isa == Isa::kFull) return vnni_gemm();
   GemmKernels kernels;
@@ -272,6 +302,8 @@ bool GemmKernels::reads(DataType storage) const {
     case GemmKind::kF32:
     case GemmKind::kWeights8:
     case GemmKind::kWeights4:
+    case GemmKind::kWeightsF16:
+    case GemmKind::kWeightsBf16:
       return storage == DataType::kF32;
     case GemmKind::kU8S8:
       return storage == DataType::kU8;

@@ -278,6 +278,21 @@ void pack_weights8(const PackLayout& layout, const PackSource& source, int64_t f
   }
 }
 
+// Copies weights of f16 or bf16.
+void pack_half_weights(const PackLayout& layout, const PackSource& source, int64_t first,
+                       int64_t width, std::byte* to) {
+  const auto* from = reinterpret_cast<const uint16_t*>(source.data) + first * source.column_stride;
+  auto* const out = reinterpret_cast<uint16_t*>(to);
+  const int64_t step = source.k_strides[0], columns = layout.tile_columns;
+  // Reads adjacent weights one after the other.
+  if (source.column_stride == 1) {
+    for (int64_t k = 0; k < layout.k; ++k) std::copy_n(from + k * step, width, out + k * columns);
+    return;
+  }
+  for (int64_t i = 0; i < width; ++i, from += source.column_stride)
+    for (int64_t k = 0; k < layout.k; ++k) out[k * columns + i] = from[k * step];
+}
+
 // The weights less 8, so that they have a sign. In a panel's row the second half of the columns
 // lies in the high halves of the bytes.
 void pack_weights4(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
@@ -372,6 +387,9 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
       return pack_weights8(layout, source, first, width, to, out);
     case GemmKind::kWeights4:
       return pack_weights4(layout, source, first, width, to, out);
+    case GemmKind::kWeightsF16:
+    case GemmKind::kWeightsBf16:
+      return pack_half_weights(layout, source, first, width, out);
     case GemmKind::kI16:
       return pack_i16(layout, source, first, width, out);
     case GemmKind::kU8S8: {
@@ -416,7 +434,7 @@ GemmBlocks::GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t
   // too, until the epilogue has read them.
   static constexpr int64_t kColumns = 512;
   // The conversion of a panel to f32 serves more rows, of fewer lanes (kCachedLanes).
-  const int64_t row_tiles = has_quantized_weights(kernels.kind) ? 16 : 8;
+  const int64_t row_tiles = converts_weights(kernels.kind) ? 16 : 8;
   const int64_t height = kernels.tile_rows, width = kernels.tile_columns;
   rows = std::clamp<int64_t>(m, 1, height * row_tiles);
   columns = std::min(std::max<int64_t>(ceil_div(n, width), 1) * width,
@@ -429,7 +447,7 @@ GemmBlocks::GemmBlocks(const GemmKernels& kernels, int64_t m, int64_t n, int64_t
   row_blocks = std::max<int64_t>(ceil_div(m, rows), 1);
   column_blocks = std::max<int64_t>(ceil_div(n, columns), 1);
   rows = ceil_div(m, row_blocks);  // of nearly equal height
-  const bool is_dequantized = has_quantized_weights(kernels.kind) &&
+  const bool is_dequantized = converts_weights(kernels.kind) &&
                               rows > std::min<int64_t>(height, most_converting_rows(kernels.kind));
   const int64_t most = is_dequantized ? kCachedLanes : kBlockLanes;
   lanes = ceil_div(all_lanes, std::max<int64_t>(ceil_div(all_lanes, most), 1));

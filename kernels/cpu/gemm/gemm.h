@@ -20,7 +20,8 @@ namespace anneal::cpu {
 
 GemmKernels f32_gemm(Isa isa);
 GemmKernels int8_gemm(Isa isa);
-GemmKernels weights_gemm(Isa isa, bool in_4_bits);  // f32 by quantized weights
+GemmKernels weights_gemm(Isa isa, bool in_4_bits);      // f32 by quantized weights
+GemmKernels half_weights_gemm(Isa isa, DataType half);  // f32 by weights of f16 or bf16
 // The kernels for operands of that type: f32, f16, bf16 or 8 bits.
 GemmKernels gemm_of(DataType operands, Isa isa);
 

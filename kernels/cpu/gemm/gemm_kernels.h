@@ -3,9 +3,9 @@
 //
 // A left-hand side is rows of 32-bit lanes: one f32, two bf16 or i16, or four u8 that follow each
 // other along k. A right-hand side is packed into panels of as many columns as a register tile has;
-// a panel holds, for each lane along k, that lane of every column. Quantized weights (kWeights8
-// and kWeights4) have a byte or half a byte of each column there; groups of lanes have a scale and
-// a zero point for each column.
+// a panel holds, for each lane along k, that lane of every column. Weights of f16 and bf16 have two
+// bytes of each column there. Quantized weights (kWeights8 and kWeights4) have a byte or half a
+// byte; groups of lanes have a scale and a zero point for each column.
 //
 // Every sum is one chain of additions in the order of k, however the work is cut.
 #pragma once
@@ -50,19 +50,25 @@ constexpr int64_t kBlockLanes = 512;  // of a block of GemmBlocks
 constexpr int64_t kCachedLanes = 128;
 
 enum class GemmKind : uint8_t {
-  kF32,       // f32 * f32
-  kI16,       // pairs of i16: 8-bit operands from which zero points are already taken
-  kU8S8,      // quads of u8 * s8: zero points are accounted for afterwards
-  kBf16,      // pairs of bf16, with sums of f32: gemm/bf16.h
-  kWeights8,  // f32 * (s8 - zero) * scale, bit-equal to f32 * f32 after Dequantize
-  kWeights4,  // f32 * (s4 - zero) * scale, likewise
+  kF32,          // f32 * f32
+  kI16,          // pairs of i16: 8-bit operands from which zero points are already taken
+  kU8S8,         // quads of u8 * s8: zero points are accounted for afterwards
+  kBf16,         // pairs of bf16, with sums of f32: gemm/bf16.h
+  kWeights8,     // f32 * (s8 - zero) * scale, bit-equal to f32 * f32 after Dequantize
+  kWeights4,     // f32 * (s4 - zero) * scale, likewise
+  kWeightsF16,   // f32 * f16, bit-equal to f32 * f32
+  kWeightsBf16,  // f32 * bf16, likewise
 };
-constexpr bool has_quantized_weights(GemmKind kind) {
-  return kind == GemmKind::kWeights8 || kind == GemmKind::kWeights4;
+constexpr bool has_half_weights(GemmKind kind) {
+  return kind == GemmKind::kWeightsF16 || kind == GemmKind::kWeightsBf16;
+}
+// Whether the elements of b become f32 before they are multiplied.
+constexpr bool converts_weights(GemmKind kind) {
+  return kind == GemmKind::kWeights8 || kind == GemmKind::kWeights4 || has_half_weights(kind);
 }
 
-// Rows of a tile whose quantized weights become f32 in registers, at most; more rows read a panel
-// that was converted once. Tiles of each height are code of their own.
+// Rows of a tile whose weights become f32 in registers, at most; more rows read a panel that was
+// converted once. Tiles of each height are code of their own.
 constexpr int most_converting_rows(GemmKind kind) { return kind == GemmKind::kWeights4 ? 4 : 6; }
 
 // One instruction set's way to compute blocks.
@@ -109,6 +115,7 @@ struct PackLayout {
   int64_t padded_columns() const { return panels() * tile_columns; }
   int64_t lane_bytes() const {
     if (kind == GemmKind::kWeights4) return tile_columns / 2;
+    if (has_half_weights(kind)) return tile_columns * 2;
     return tile_columns * (kind == GemmKind::kWeights8 ? 1 : 4);
   }
   int64_t panel_bytes() const { return lanes() * lane_bytes(); }

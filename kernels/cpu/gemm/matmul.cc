@@ -81,8 +81,7 @@ class PackedMatMul final : public Kernel {
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         int8_(is_8bit(request.inputs[0].type.dtype)),
         group_(scale_group(op, request)),
-        kernels_(group_ > 0 ? weights_gemm(isa_of(request.device), op.b_has_4_bits)
-                            : gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
+        kernels_(kernels_for(op, request)),
         load_(load_block(isa_of(request.device))),
         epilogues_(std::move(epilogues)) {
     const Tensor* b = request.inputs[1].constant;
@@ -110,6 +109,13 @@ class PackedMatMul final : public Kernel {
       has_zeros_ = std::any_of(zeros, zeros + layout.groups() * layout.padded_columns(),
                                [](float number) { return number != 0; });
     }
+  }
+
+  static GemmKernels kernels_for(const MatMul& op, const Request& request) {
+    const DataType a = request.inputs[0].type.dtype, b = request.inputs[1].type.dtype;
+    const Isa isa = isa_of(request.device);
+    if (scale_group(op, request) > 0) return weights_gemm(isa, op.b_has_4_bits);
+    return a == DataType::kF32 && is_half(b) ? half_weights_gemm(isa, b) : gemm_of(a, isa);
   }
 
   // How many rows of quantized weights share a scale; 0 of other weights.
@@ -313,7 +319,7 @@ class PackedMatMul final : public Kernel {
     const DataType dtype = args.inputs[0].dtype;
     const auto size = static_cast<int64_t>(size_of(dtype));
     a += k * p.a_k * size;
-    if (kernels_.kind == GemmKind::kF32 || has_quantized_weights(kernels_.kind)) {
+    if (kernels_.kind == GemmKind::kF32 || converts_weights(kernels_.kind)) {
       const TapePort port{const_cast<std::byte*>(a), 0, p.a_row, p.a_k};
       return load_(dtype, port, to, p.a_pitch / 4, rows, count);
     }
@@ -430,6 +436,17 @@ KernelResult make_quantized_weights(const MatMul& op, const Request& request) {
   return std::make_unique<PackedMatMul>(op, request, std::move(*epilogues));
 }
 
+KernelResult make_half_weights(const MatMul& op, const Request& request) {
+  if (request.inputs[0].type.dtype != DataType::kF32 || !is_half(request.inputs[1].type.dtype))
+    return refuse("no weights of f16 or bf16 for data of f32");
+  if (request.inputs[1].constant == nullptr) return refuse("weights that are not constant");
+  if (isa_of(request.device) < Isa::kAvx2 && !request.ignore_speed_heuristics)
+    return refuse("without AVX2 f32 weights take less time");
+  auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
+  if (!epilogues) return refuse(epilogues.reason());
+  return std::make_unique<PackedMatMul>(op, request, std::move(*epilogues));
+}
+
 KernelResult make_packed(const MatMul& op, const Request& request) {
   const DataType a = request.inputs[0].type.dtype, b = request.inputs[1].type.dtype;
   const bool int8 = is_8bit(a) && is_8bit(b);
@@ -448,6 +465,7 @@ KernelResult make_packed(const MatMul& op, const Request& request) {
 
 constexpr KernelEntry kMatmulEntries[] = {
     entry<MatMul, make_quantized_weights>("cpu.matmul.quantized_weights", Layout::kRowMajor),
+    entry<MatMul, make_half_weights>("cpu.matmul.half_weights", Layout::kRowMajor),
     entry<MatMul, make_packed>("cpu.matmul.packed", Layout::kRowMajor),
 };
 

@@ -147,6 +147,10 @@ void matmul_of_types(const MatMul& op, const ReferenceArgs& args) {
     b == DataType::kI8 ? matmul<I8, I8, I32>(op, args) : matmul<I8, U8, I32>(op, args);
   } else if (a == DataType::kU8) {
     b == DataType::kI8 ? matmul<U8, I8, I32>(op, args) : matmul<U8, U8, I32>(op, args);
+  } else if (a != b) {
+    using F32 = Element<DataType::kF32, float, float>;
+    b == DataType::kF16 ? matmul<F32, Element<DataType::kF16, Float16, float>, F32>(op, args)
+                        : matmul<F32, Element<DataType::kBF16, BFloat16, float>, F32>(op, args);
   } else {
     visit_dtype(a, [&]<class E>(E) { matmul<E, E, E>(op, args); });
   }

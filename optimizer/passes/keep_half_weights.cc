@@ -1,0 +1,120 @@
+// keep_half_weights: weights that are numbers of f16 or bf16 are stored in 16 bits.
+//
+//   y = MatMul(x f32, w f32)   =>   y = MatMul(x f32, w f16)
+//
+// Where w is a constant matrix that only products of f32 read, and all of its elements are numbers
+// of f16, or else of bf16: those of a model in f16, which widen_half made f32, or those that
+// assign_precision rounded. A product of few rows takes as long as reading its weights. Which
+// products do is decided as for weights of 8 bits (keep_quantized_weights).
+//
+// Exact: kernels multiply by the same f32 numbers. Runs behind all passes that compute weights.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "anneal/core/float16.h"
+#include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/precision/half_weights.h"
+#include "anneal/optimizer/precision/integer_weights.h"
+#include "anneal/optimizer/rewrite.h"
+
+namespace anneal {
+namespace {
+
+bool is_f16_number(float number) {
+  return std::isfinite(number) && to_f32(to_f16(number)) == number;
+}
+bool is_bf16_number(float number) {
+  return std::isfinite(number) && to_f32(to_bf16(number)) == number;
+}
+
+// The type of 16 bits that has all of the numbers.
+std::optional<DataType> half_of(std::span<const float> numbers) {
+  if (std::ranges::all_of(numbers, is_f16_number)) return DataType::kF16;
+  if (std::ranges::all_of(numbers, is_bf16_number)) return DataType::kBF16;
+  return std::nullopt;
+}
+
+// A constant of the graph with this type and these elements, as the table of embeddings that the
+// last product of a language model multiplies by; else a new one.
+ValueId shared_constant(Graph& graph, const Tensor& tensor, const std::string& name) {
+  for (const LayerId id : graph.order())
+    for (const ValueId input : graph.layer(id).inputs) {
+      const Tensor* other = input == ValueId::kNone ? nullptr : graph.constant(input);
+      if (other && other->dtype() == tensor.dtype() && *other == tensor) return input;
+    }
+  return graph.add_constant(name + "/kept", tensor);
+}
+
+// Whether the layer is a product of floats by the matrix.
+bool multiplies_by_matrix(const Graph& graph, LayerId id, ValueId matrix) {
+  const Layer& layer = graph.layer(id);
+  return op_as<MatMul>(graph, id) && layer.op_input_count == 2 && layer.inputs[1] == matrix &&
+         std::ranges::count(layer.inputs, matrix) == 1;
+}
+
+// Empty if all readers of the matrix shall read 16 bits.
+std::string why_stays_f32(const Graph& graph, ValueId matrix, double bytes, const PassRun& run) {
+  const Dims& dims = graph.constant(matrix)->dims();
+  int64_t rows = 0;
+  for (const LayerId reader : users_of(graph, matrix)) {
+    if (!multiplies_by_matrix(graph, reader, matrix)) return "another layer reads them";
+    const int depth = op_as<MatMul>(graph, reader)->transpose_b ? 1 : 0;
+    const int64_t elements = element_count(graph, graph.layer(reader).inputs[0]);
+    rows = std::max(rows, elements / std::max<int64_t>(dims[depth], 1));
+  }
+  return why_floats_are_faster(rows, bytes, run.options);
+}
+
+bool keep_matrix(Graph& graph, ValueId matrix, double bytes, PassRun& run) {
+  const Tensor floats = *graph.constant(matrix);
+  const std::vector<LayerId> readers = users_of(graph, matrix);
+  const auto half = half_of(floats.as<float>());
+  if (!half) return false;
+  const auto refuse = [&](std::string_view why) {
+    run.refused(
+        graph.layer(readers.front()).name,
+        fmt::format("its weights are numbers of {}, but stay f32: {}", to_string(*half), why));
+    return false;
+  };
+  if (const std::string why = why_stays_f32(graph, matrix, bytes, run); !why.empty())
+    return refuse(why);
+  const ValueId kept = shared_constant(graph, in_16_bits(floats, *half), graph.value(matrix).name);
+  const auto by_kept = [&](LayerId reader) {
+    NewLayer product = copy_of(graph, reader);
+    product.inputs[1] = kept;
+    return product;
+  };
+  for (const LayerId reader : readers)
+    if (const std::string why = run.ask_targets(graph, by_kept(reader)); !why.empty())
+      return refuse(why);
+  for (const LayerId reader : readers) {
+    const std::string name = graph.layer(reader).name;
+    graph.replace_layer(reader, graph.add(by_kept(reader)));
+    run.did(name, fmt::format("reads weights of {}", to_string(*half)),
+            {.bytes = floats.count() * 2});
+  }
+  return true;
+}
+
+}  // namespace
+
+bool keep_half_weights(Graph& graph, PassRun& run) {
+  const double bytes = weight_bytes_as_floats(graph, run.options);
+  bool changed = false;
+  for (const LayerId id : graph.order()) {
+    if (!run.may_rewrite() || !op_as<MatMul>(graph, id) || graph.layer(id).op_input_count != 2)
+      continue;
+    const ValueId matrix = graph.layer(id).inputs[1];
+    const Tensor* constant = graph.constant(matrix);
+    if (constant && constant->dtype() == DataType::kF32 && constant->dims().rank() == 2 &&
+        constant->count() > 0 && !graph.is_output(matrix))
+      changed |= keep_matrix(graph, matrix, bytes, run);
+  }
+  return changed;
+}
+
+}  // namespace anneal
