@@ -17,11 +17,10 @@ COMMANDS = ("build", "run", "bench", "calibrate", "tune", "eval", "inspect", "co
 MISSING = {
     "`quantize_dynamic`": [r"quantize_dynamic", r"\bdynamic_quantization\b"],
     "`RunOptions.terminate`": [r"\bterminate\b", r"cancel_run", r"void cancel\("],
-    "`nncf.compress_weights`": [r"compress_weights", r"--weights?-bits", r"kI4\b"],
     "`PrePostProcessor`": [r"[Pp]re_?process"],
     "stateful models": [r"\bset_state\b", r"bind_state", r"reset_state"],
     "`--layerOutputTypes`": [r"--layer-output"],
-    "`--fp8 --int4`": [r"--fp8\b", r"--int4\b", r"kF8"],
+    "`--fp8`": [r"--fp8\b", r"kF8"],
     "`--allowWeightStreaming --sparsity`": [r"--weight-streaming", r"--sparsity"],
     "`--versionCompatible`": [r"--version-compatible"],
     "`--noDataTransfers`": [r"--no-data-transfers"],

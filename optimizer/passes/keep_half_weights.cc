@@ -4,8 +4,9 @@
 //
 // Where w is a constant matrix that only products of f32 read, and all of its elements are numbers
 // of f16, or else of bf16: those of a model in f16, which widen_half made f32, or those that
-// assign_precision rounded. A product of few rows takes as long as reading its weights. Which
-// products do is decided as for weights of 8 bits (keep_quantized_weights).
+// assign_precision rounded. A product of few rows takes as long as reading its weights, and one of
+// many rows takes as long by either, since a part of the weights becomes f32 for many rows at once.
+// Small models stay f32: their weights come from a cache.
 //
 // Exact: kernels multiply by the same f32 numbers. Runs behind all passes that compute weights.
 #include <fmt/format.h>
@@ -66,7 +67,7 @@ std::string why_stays_f32(const Graph& graph, ValueId matrix, double bytes, cons
     const int64_t elements = element_count(graph, graph.layer(reader).inputs[0]);
     rows = std::max(rows, elements / std::max<int64_t>(dims[depth], 1));
   }
-  return why_floats_are_faster(rows, bytes, run.options);
+  return why_cached(rows, bytes, run.options);
 }
 
 bool keep_matrix(Graph& graph, ValueId matrix, double bytes, PassRun& run) {

@@ -44,6 +44,11 @@ std::string why_floats_are_faster(int64_t rows, double bytes, const PassOptions&
   if (!options.precision.weight_format.empty()) return {};  // memory is what was asked for
   if (rows > (has_halves(options) ? kMostRowsBesideHalves : kMostRows))
     return fmt::format("f32 takes less time for {} rows", rows);
+  return why_cached(rows, bytes, options);
+}
+
+std::string why_cached(int64_t rows, double bytes, const PassOptions& options) {
+  if (!options.precision.weight_format.empty()) return {};  // memory is what was asked for
   const double cached =
       static_cast<double>(options.cached_weight_bytes) * (rows > 1 ? kSharedCache : 1);
   if (bytes >= cached) return {};

@@ -20,4 +20,9 @@ bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions&
 // ask for weights in integers. bytes: weight_bytes_as_floats().
 std::string why_floats_are_faster(int64_t rows, double bytes, const PassOptions& options);
 
+// Empty if the f32 weights of the model do not stay in a cache from one run of a product with this
+// number of rows to the next, so that it waits for memory, or if the options ask for weights in
+// integers.
+std::string why_cached(int64_t rows, double bytes, const PassOptions& options);
+
 }  // namespace anneal

@@ -69,7 +69,10 @@ constexpr bool converts_weights(GemmKind kind) {
 
 // Rows of a tile whose weights become f32 in registers, at most; more rows read a panel that was
 // converted once. Tiles of each height are code of their own.
-constexpr int most_converting_rows(GemmKind kind) { return kind == GemmKind::kWeights4 ? 4 : 6; }
+constexpr int most_converting_rows(GemmKind kind) {
+  if (has_half_weights(kind)) return 1;
+  return kind == GemmKind::kWeights4 ? 4 : 6;
+}
 
 // One instruction set's way to compute blocks.
 struct GemmKernels {
