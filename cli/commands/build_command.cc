@@ -112,7 +112,7 @@ int tune_instead(const BuildFlags& flags, const std::string& output) {
          "--max-drop needs samples to measure with: give --calibrate SAMPLES");
   const PrecisionFlags& precision = flags.precision;
   if (precision.f16 || precision.bf16 || precision.int8 || precision.best ||
-      !precision.layers.empty() || !precision.mix.empty() ||
+      !precision.layers.empty() || !precision.weight_format.empty() || !precision.mix.empty() ||
       precision.max_layer_error != PrecisionFlags().max_layer_error)
     fail(ErrorCode::kInvalidArgument,
          "--max-drop chooses the precisions: leave out the flags for them");

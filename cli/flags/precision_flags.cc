@@ -46,8 +46,7 @@ void add_precision_flags(CLI::App& command, PrecisionFlags& flags, HelpGroup gro
       ->group(group(help::kPrecision));
   command
       .add_option("--weight-format", flags.weight_format,
-                  "Store weights of products and embeddings as int8 or int4;\n"
-                  "BLOCK: how many share a scale")
+                  "Store weights of products and embeddings as int8 or int4")
       ->type_name("TYPE[:BLOCK]")
       ->group(group(help::kPrecision));
   command

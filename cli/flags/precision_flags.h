@@ -22,9 +22,8 @@ struct PrecisionFlags {
 };
 
 // --fp16, --bf16, --int8, --best, --symmetric, --layer-precision, --weight-format,
-// --max-layer-error,
-// --calibration, --mix, --no-self-check, --self-check-work. group: whether --help shows all of
-// these that are not for experts, or the first four only.
+// --max-layer-error, --calibration, --mix, --no-self-check, --self-check-work. group: whether
+// --help shows all of these that are not for experts, or the first four only.
 void add_precision_flags(CLI::App& command, PrecisionFlags& flags, HelpGroup group = rarely);
 
 // Reads the table. Fails with kInvalidArgument or kIo, also if int8 is asked for without ranges,

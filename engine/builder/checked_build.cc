@@ -10,7 +10,9 @@
 #include <memory>
 #include <optional>
 #include <regex>
+#include <set>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/milliseconds.h"
 #include "anneal/engine/builder/f32_build.h"
@@ -32,6 +34,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMostRebuilds = 4;
 // Reverting layers to f32 is worth it if at most this part of the difference is left.
 constexpr double kWorthIt = 0.5;
+// Of the model's weights in f32. The check holds them as its kernels pack them, beside the build.
+constexpr uint64_t kMostWeightBytes = uint64_t{4} << 30;
 // Inputs are drawn again if this share of their f32 results is not finite.
 constexpr double kBlind = 0.25;
 
@@ -95,6 +99,19 @@ std::string exact_pattern(const std::string& name) {
 std::string percent(double share) {
   return 100 * share < 10 ? fmt::format("{:.2g} %", 100 * share)
                           : fmt::format("{:.0f} %", 100 * share);
+}
+
+uint64_t f32_weight_bytes(const Graph& model) {
+  std::set<ValueId> counted;
+  uint64_t bytes = 0;
+  for (const LayerId id : model.order())
+    for (const ValueId input : model.layer(id).inputs) {
+      const Tensor* constant = input == ValueId::kNone ? nullptr : model.constant(input);
+      if (constant && is_float(constant->dtype()) && counted.insert(input).second)
+        bytes += static_cast<uint64_t>(constant->count()) * sizeof(float);
+    }
+  for (const Graph& body : model.bodies()) bytes += f32_weight_bytes(body);
+  return bytes;
 }
 
 // The plan that runs here: the first one for a CPU; empty if a stand-in must be built.
@@ -422,6 +439,13 @@ std::string Checker::sentence(const Round& round) const {
 void Checker::run(CheckedBuild& made) {
   EngineFile& file = made.file;
   SelfCheckReport& report = made.check;
+  if (const uint64_t bytes = f32_weight_bytes(model_); bytes > kMostWeightBytes) {
+    report.outcome = fmt::format(
+        "it was not compared with f32: the weights take {:.1f} GB in f32, and the check holds at "
+        "most {:.1f} GB",
+        static_cast<double>(bytes) / 1e9, static_cast<double>(kMostWeightBytes) / 1e9);
+    return;
+  }
   std::optional<EngineFile> stand_in;
   if (stands_in_) stand_in = build_lower();
   open();

@@ -115,20 +115,33 @@ void warn_of_slow_int8(const std::vector<std::string>& targets, BuildReport& rep
                       target));
 }
 
+// Whether a step multiplies by integers that have scales, or gathers bytes.
+bool has_integer_weights(const Plan& plan) {
+  return std::ranges::any_of(plan.steps, [&](const Step& step) {
+    const auto is_given = [&](size_t i) {
+      return step.inputs.size() > i && step.inputs[i] != kNoSlot;
+    };
+    if (std::holds_alternative<MatMul>(step.op)) return step.op_input_count > 4 && is_given(4);
+    return std::holds_alternative<Gather>(step.op) && is_given(0) &&
+           is_8bit(plan.slots[step.inputs[0]].type.dtype);
+  });
+}
+
 // Where a plan stores no weights in integers, although they were asked for.
 void warn_of_float_weights(const EngineFile& file, BuildReport& report) {
   for (const Plan& plan : file.plans) {
-    std::string why;
-    bool has_integers = false;
-    for (const Decision& decision : plan.decisions)
-      if (decision.stage == "quantize_weights") {
-        has_integers = has_integers || !decision.refused;
-        if (why.empty()) why = fmt::format("layer \"{}\": {}", decision.subject, decision.text);
-      }
-    if (!has_integers)
-      report.warnings.push_back(fmt::format(
-          "the plan for {} has no weights in integers: {}", plan.target,
-          why.empty() ? "the model has no product by a constant matrix of 1,024 numbers" : why));
+    if (has_integer_weights(plan)) continue;
+    const auto decision = std::ranges::find_if(plan.decisions, [](const Decision& each) {
+      return each.stage == "quantize_weights" && each.refused && !each.subject.empty();
+    });
+    const std::string profile =
+        file.plans.back().profile > 0 ? fmt::format(", profile {},", plan.profile) : "";
+    report.warnings.push_back(fmt::format(
+        "the plan for {}{} has no weights in integers: {}", plan.target, profile,
+        decision == plan.decisions.end()
+            ? "no product has a constant matrix of 1,024 numbers or more on the right, or a pass "
+              "was left out"
+            : fmt::format("layer \"{}\": {}", decision->subject, decision->text)));
   }
 }
 
@@ -303,6 +316,9 @@ TuneResult tune_from(const OnnxModel& model, const std::shared_ptr<const Dataset
   if (!options.precision.layers.empty())
     fail(ErrorCode::kInvalidArgument,
          "tune() chooses the precision of each layer: leave precision.layers empty");
+  if (!options.precision.weight_format.empty())
+    fail(ErrorCode::kInvalidArgument,
+         "tune() stores no weights in integers: leave precision.weight_format empty");
   if (options.profiles.size() > 1)
     fail(
         ErrorCode::kUnsupported,

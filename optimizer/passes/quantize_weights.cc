@@ -5,7 +5,7 @@
 //
 // Only with PrecisionOptions::weight_format, and where the target has a kernel that multiplies by
 // such weights: keep_quantized_weights gives them to it, and gather_quantized_rows gathers rows of
-// integers. Each block of the weights of one output has the scale of the least rounding error.
+// integers. Each block of the weights of one output has a scale of a small rounding error.
 // Kernels may round the other operand of 4-bit weights to 8 bits (MatMul::may_round_a), whose error
 // is far smaller than that of the weights.
 //
@@ -18,6 +18,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/float16.h"
@@ -25,7 +26,6 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes/passes.h"
-#include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/precision/quantized_weights.h"
 #include "anneal/optimizer/precision/weight_format.h"
@@ -38,26 +38,33 @@ constexpr int64_t kFewWeights = 1024;  // they stay, since their bytes do not ma
 constexpr int64_t kLeastRow = 256;     // of a table that no product reads
 
 // The constant right side of a product.
-struct Weights {
+struct RightSide {
   ValueId constant = ValueId::kNone;
   bool of_columns = false;  // a column, not a row, has the weights of an output
-  bool operator==(const Weights&) const = default;
+  bool operator==(const RightSide&) const = default;
 };
 
-struct Quantized {
-  ValueId reals = ValueId::kNone;  // of the Dequantize layer
+struct IntegerWeights {
+  ValueId reals = ValueId::kNone;  // of the Dequantize layer; kNone: rounding changes too much
   double error = 0;
   int64_t count = 0;
   int bits = 0;
-  int64_t block = 0;  // 0: a row
+  int64_t block = 0;         // 0: a row
+  bool are_counted = false;  // in a pass record
 };
 
-// The longest block of at most `wanted` weights that divides the depth; 0: none.
-int64_t block_of(int64_t depth, int64_t wanted) {
+// Of the root mean square of the weights: rounding usually changes 0.7 % with 8 bits, and 8 % with
+// 4. Weights that it changes more have outliers, or scales that f16 cannot hold.
+double most_error(int bits) { return bits == 8 ? 0.03 : 0.3; }
+
+// The longest block of at most `wanted` weights that divides the depth, or one block for all of
+// less than twice as many; 0: none. 4-bit weights have blocks of whole bytes.
+int64_t block_of(int64_t depth, const WeightFormat& format) {
+  const int64_t step = format.bits == 4 ? 2 : 1, wanted = format.block;
   if (wanted == 0) return depth;
   for (int64_t block = std::min(wanted, depth); block >= kLeastWeightBlock; --block)
-    if (depth % block == 0 && block % 2 == 0) return block;
-  return 0;
+    if (depth % block == 0 && block % step == 0) return block;
+  return depth < 2 * wanted && depth % step == 0 ? depth : 0;
 }
 
 class WeightQuantizer {
@@ -87,10 +94,10 @@ class WeightQuantizer {
   }
 
   // nullopt: not a product of floats by a constant matrix on the right.
-  std::optional<Weights> weights_of(LayerId id) const {
+  std::optional<RightSide> weights_of(LayerId id) const {
     const auto* product = op_as<MatMul>(graph_, id);
     if (!product || graph_.layer(id).op_input_count != 2) return std::nullopt;
-    Weights weights{graph_.layer(id).inputs[1], !product->transpose_b};
+    RightSide weights{graph_.layer(id).inputs[1], !product->transpose_b};
     if (const LayerId made_by = producer(graph_, weights.constant);
         made_by != LayerId::kNone && swaps_constant(made_by))
       weights = {graph_.layer(made_by).inputs[0], product->transpose_b};
@@ -103,12 +110,13 @@ class WeightQuantizer {
   bool visit_product(LayerId id) {
     const auto weights = weights_of(id);
     if (!weights || graph_.constant(weights->constant)->count() < kFewWeights) return false;
-    const int64_t block = block_of(depth_of(*weights), format_.block);
+    const int64_t block = block_of(depth_of(*weights), format_);
     if (const std::string why = why_product_stays(id, *weights, block); !why.empty()) {
       run_.refused(graph_.layer(id).name, "its weights stay floats: " + why);
       return false;
     }
-    const Quantized& quantized = dequantized(*weights, format_.bits, block);
+    IntegerWeights& quantized = dequantized(*weights, format_.bits, block);
+    if (quantized.reals == ValueId::kNone) return refuse_error(id, quantized);
     NewLayer added = copy_of(graph_, id);
     auto& op = std::get<MatMul>(added.op);
     op.transpose_b = true;
@@ -128,7 +136,8 @@ class WeightQuantizer {
         return false;
       }
     }
-    const Quantized& quantized = dequantized({value, false}, 8, table->dims()[1]);
+    IntegerWeights& quantized = dequantized({value, false}, 8, table->dims()[1]);
+    if (quantized.reals == ValueId::kNone) return refuse_error(id, quantized);
     NewLayer added = copy_of(graph_, id);
     added.inputs[0] = quantized.reals;
     replace(id, std::move(added), quantized);
@@ -153,12 +162,14 @@ class WeightQuantizer {
 
   // The integers of a constant, once for all of its readers, and the layer that makes reals of
   // them, of the constant's type.
-  const Quantized& dequantized(const Weights& weights, int bits, int64_t block) {
+  IntegerWeights& dequantized(const RightSide& weights, int bits, int64_t block) {
     const auto [made, is_new] = made_.try_emplace(weights.constant);
     if (!is_new) return made->second;
     const Tensor floats = *graph_.constant(weights.constant);
     const QuantizedRows rows =
         quantize_rows(floats, weights.of_columns, bits, block, run_.options.threads);
+    made->second = {.error = rows.error, .count = floats.count(), .bits = bits};
+    if (!(rows.error <= most_error(bits))) return made->second;
     const std::string name = graph_.value(weights.constant).name;
     const bool has_blocks = block < rows.integers.dims()[1];
     const Tensor scales =
@@ -167,34 +178,40 @@ class WeightQuantizer {
         {.name = name + "/dequantize",
          .op = Dequantize{.axis = has_blocks ? 1 : 0, .block_size = has_blocks ? block : 0},
          .inputs = {graph_.add_constant(name + "/integers", rows.integers),
-                    graph_.add_constant(name + "/scales", is_half(floats.dtype())
-                                                              ? in_16_bits(scales, floats.dtype())
-                                                              : scales)}});
-    made->second = {graph_.layer(layer).outputs[0], rows.error, floats.count(), bits,
-                    has_blocks ? block : 0};
+                    graph_.add_constant(name + "/scales", scales)}});
+    made->second.reals = graph_.layer(layer).outputs[0];
+    made->second.block = has_blocks ? block : 0;
     return made->second;
   }
 
-  void replace(LayerId id, NewLayer by, const Quantized& quantized) {
+  bool refuse_error(LayerId id, const IntegerWeights& integers) {
+    run_.refused(graph_.layer(id).name,
+                 fmt::format("its weights stay floats: rounding to {} bits would change them by "
+                             "{:.2g} % of their root mean square",
+                             integers.bits, 100 * integers.error));
+    return false;
+  }
+
+  void replace(LayerId id, NewLayer by, IntegerWeights& integers) {
     const std::string name = graph_.layer(id).name;
-    const auto bytes = static_cast<int64_t>(size_of(DataType::kF32));
+    constexpr int64_t kBits = 32;
     graph_.replace_layer(id, graph_.add(std::move(by)));
-    const Saving saved{.bytes = quantized.count * (8 * bytes - quantized.bits) / 8};
+    const Saving saved{.bytes = integers.count * (kBits - integers.bits) / 8};
     run_.did(
         name,
         fmt::format("stores weights in {} bits{}: rounding changes them by {:.2g} % of their "
                     "root mean square",
-                    quantized.bits,
-                    quantized.block > 0 ? fmt::format(", with blocks of {}", quantized.block) : "",
-                    100 * quantized.error),
-        saved);
+                    integers.bits,
+                    integers.block > 0 ? fmt::format(", with blocks of {}", integers.block) : "",
+                    100 * integers.error),
+        std::exchange(integers.are_counted, true) ? Saving{} : saved);
   }
 
-  int64_t depth_of(const Weights& weights) const {
+  int64_t depth_of(const RightSide& weights) const {
     return graph_.constant(weights.constant)->dims()[weights.of_columns ? 0 : 1];
   }
 
-  std::string why_product_stays(LayerId id, const Weights& weights, int64_t block) {
+  std::string why_product_stays(LayerId id, const RightSide& weights, int64_t block) {
     if (const std::string why = why_constant_stays(graph_.layer(id), weights.constant);
         !why.empty())
       return why;
@@ -204,13 +221,12 @@ class WeightQuantizer {
     if (const DataType dtype = graph_.value(weights.constant).type().dtype;
         run_.options.native.has(dtype))
       return fmt::format("they are {}, which the target computes in", to_string(dtype));
-    if (block == 0 || depth % 2 != 0)
-      return fmt::format("{} weights of an output have no whole blocks", depth);
+    if (block == 0) return fmt::format("{} weights of an output have no whole blocks", depth);
     return why_target_refuses(id, graph_.constant(weights.constant)->count() / depth, depth, block);
   }
 
   // Whether the reader of the constant multiplies by the same integers, or gathers rows of them.
-  bool reads_integers(LayerId reader, const Weights& weights) const {
+  bool reads_integers(LayerId reader, const RightSide& weights) const {
     const Layer& layer = graph_.layer(reader);
     if (std::ranges::count(layer.inputs, weights.constant) != 1) return false;
     if (const auto* gather = op_as<Gather>(graph_, reader))
@@ -222,7 +238,7 @@ class WeightQuantizer {
            std::ranges::all_of(users_of(graph_, swapped),
                                [&](LayerId user) { return multiplies_by(user, weights); });
   }
-  bool multiplies_by(LayerId id, const Weights& weights) const {
+  bool multiplies_by(LayerId id, const RightSide& weights) const {
     return weights_of(id) == weights && !asked_.of(graph_.layer(id));
   }
 
@@ -287,7 +303,7 @@ class WeightQuantizer {
   PassRun& run_;
   WeightFormat format_;
   LayerPrecisions asked_;
-  std::map<ValueId, Quantized> made_;  // by the constant of floats
+  std::map<ValueId, IntegerWeights> made_;  // by the constant of floats
 };
 
 }  // namespace

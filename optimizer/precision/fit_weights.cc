@@ -67,7 +67,7 @@ class Fit {
   bool consider(float scale) {
     if (!(std::abs(scale) >= kLeastScale)) return false;
     const double found = estimated_error(weights_, scale, limits_, least_);
-    if (found >= least_) return false;
+    if (!(found < least_)) return false;
     least_ = found;
     best_ = scale;
     return true;

@@ -30,7 +30,8 @@ float fitted_scale(std::span<const float> weights, float by_largest);
 
 // The same from fewer candidates, for millions of blocks. The weight of the largest magnitude
 // becomes about `low`, or `high` if that is better, so the scale may be negative. 1 for weights of
-// 0. REQUIRES: finite weights
+// 0. REQUIRES: the largest magnitude is 0, or neither its square nor its quotient by one another
+// leaves f32, as of numbers near 1
 struct FittedScale {
   float scale = 1;
   double error = 0;  // the sum of squares, within the rounding of f32

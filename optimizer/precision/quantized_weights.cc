@@ -4,10 +4,12 @@
 #include <cmath>
 #include <vector>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
 #include "anneal/optimizer/precision/fit_weights.h"
+#include "anneal/optimizer/precision/half_weights.h"
 
 namespace anneal {
 namespace {
@@ -67,6 +69,46 @@ void round_to(std::span<const float> weights, float scale, IntegerLimits limits,
   for (; i < weights.size(); ++i)
     to[i] = static_cast<int8_t>(integer_of(weights[i], scale, limits));
 }
+
+float in_type(double scale, DataType dtype) {
+  if (dtype == DataType::kF16) return to_f32(to_f16(scale));
+  const auto rounded = static_cast<float>(scale);
+  return dtype == DataType::kBF16 ? to_f32(to_bf16(rounded)) : rounded;
+}
+
+// One block. Scales are fitted to weights that a power of two has brought near 1, so that no square
+// of a weight leaves f32.
+class Block {
+ public:
+  Block(std::span<const float> weights, std::vector<float>& memory) {
+    float largest = 0;
+    for (const float weight : weights) largest = std::max(largest, std::abs(weight));
+    if (largest > 0) exponent_ = std::ilogb(largest);
+    memory.resize(weights.size());
+    const double factor = std::ldexp(1.0, -exponent_);
+    for (size_t i = 0; i < weights.size(); ++i) memory[i] = static_cast<float>(weights[i] * factor);
+    near_1_ = memory;
+  }
+
+  // The scale, of the type; integers go to `to`.
+  float quantize(IntegerLimits limits, DataType dtype, int8_t* to) {
+    const float fitted = fitted_block_scale(near_1_, limits).scale;
+    float scale = in_type(std::ldexp(double{fitted}, exponent_), dtype);
+    if (scale == 0) scale = dtype == DataType::kF16 ? 0x1p-24F : 0x1p-126F;
+    const auto scale_near_1 = static_cast<float>(std::ldexp(double{scale}, -exponent_));
+    round_to(near_1_, scale_near_1, limits, to);
+    error_ = rounding_error(near_1_, scale_near_1, limits);
+    return scale;
+  }
+
+  double error() const { return std::ldexp(error_, 2 * exponent_); }
+  double square() const { return std::ldexp(rounding_error(near_1_, 1, {0, 0}), 2 * exponent_); }
+
+ private:
+  int exponent_ = 0;
+  std::span<const float> near_1_;
+  double error_ = 0;
+};
 
 }  // namespace
 
@@ -137,37 +179,42 @@ QuantizedRows quantize_rows(const Tensor& matrix, bool of_columns, int bits, int
   const int64_t rows = matrix.dims()[of_columns ? 1 : 0], depth = matrix.dims()[of_columns ? 0 : 1];
   const IntegerLimits limits = bits == 4 ? kLimitsOf4Bits : IntegerLimits{};
   NewTensor integers = allocate_tensor(DataType::kI8, {rows, depth});
-  NewTensor scales = allocate_tensor(DataType::kF32, {rows, depth / block});
+  std::vector<float> scales(static_cast<size_t>(rows * (depth / block)));
   std::vector<double> errors(static_cast<size_t>(rows)), squares(static_cast<size_t>(rows));
-  const auto quantize = [&](int64_t row, std::span<const float> weights) {
+  const auto quantize = [&](int64_t row, std::span<const float> weights,
+                            std::vector<float>& memory) {
     auto* to = reinterpret_cast<int8_t*>(integers.data.data()) + row * depth;
-    auto* scale = reinterpret_cast<float*>(scales.data.data()) + row * (depth / block);
     const auto at = static_cast<size_t>(row);
-    for (int64_t begin = 0; begin < depth; begin += block, ++scale, to += block) {
-      const auto of_block = weights.subspan(static_cast<size_t>(begin), static_cast<size_t>(block));
-      const FittedScale fitted = fitted_block_scale(of_block, limits);
-      *scale = fitted.scale;
-      errors[at] += fitted.error;
-      squares[at] += rounding_error(of_block, 1, {0, 0});
-      round_to(of_block, *scale, limits, to);
+    for (int64_t begin = 0; begin < depth; begin += block, to += block) {
+      Block one(weights.subspan(static_cast<size_t>(begin), static_cast<size_t>(block)), memory);
+      scales[static_cast<size_t>((row * depth + begin) / block)] =
+          one.quantize(limits, matrix.dtype(), to);
+      errors[at] += one.error();
+      squares[at] += one.square();
     }
   };
   ThreadTeam team(threads > 0 ? threads : hardware_threads());
   const int64_t parts = (rows + kTogether - 1) / kTogether;
   team.for_ranges(parts, 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> memory;
     for (int64_t first = begin * kTogether; first < std::min(end * kTogether, rows);
          first += kTogether) {
       const int64_t count = std::min(kTogether, rows - first);
       const std::vector<float> copy = copied_rows(matrix, rows, of_columns, first, count);
       for (int64_t row = 0; row < count; ++row)
-        quantize(first + row, std::span(copy).subspan(static_cast<size_t>(row * depth),
-                                                      static_cast<size_t>(depth)));
+        quantize(
+            first + row,
+            std::span(copy).subspan(static_cast<size_t>(row * depth), static_cast<size_t>(depth)),
+            memory);
     }
   });
   double error = 0, square = 0;
   for (const double each : errors) error += each;
   for (const double each : squares) square += each;
-  return {integers.tensor, scales.tensor, square > 0 ? std::sqrt(error / square) : 0};
+  const Tensor factors =
+      Tensor::of<float>(DataType::kF32, {rows, depth / block}, std::span<const float>(scales));
+  return {integers.tensor, is_half(matrix.dtype()) ? in_16_bits(factors, matrix.dtype()) : factors,
+          square > 0 ? std::sqrt(error / square) : 0};
 }
 
 }  // namespace anneal

@@ -1,4 +1,4 @@
-// Ranges and weights as integers of 8 bits.
+// Ranges as integers of 8 bits, and weights as integers of 8 and 4.
 #pragma once
 #include <string>
 #include <string_view>
@@ -28,12 +28,13 @@ QuantizedWeights quantize_channels(const Tensor& weights, int64_t axis, bool fit
 
 struct QuantizedRows {
   Tensor integers;   // i8[rows, depth]
-  Tensor scales;     // f32[rows, depth / block]; a real is an integer times its scale
+  Tensor scales;     // [rows, depth / block], of the matrix's type
   double error = 0;  // root mean square of the rounding errors, divided by that of the weights
 };
-// The rows of a matrix of f32, f16 or bf16, or its columns, in integers of 8 or 4 bits by scales of
-// least error (fit_weights.h). The same for any number of threads (0: one per core). REQUIRES:
-// finite numbers, of which a block divides each row or column
+// The rows of a matrix of f32, f16 or bf16, or its columns, in integers of 8 or 4 bits with scales
+// of a small rounding error (fitted_block_scale), which the type of the matrix has. The same for
+// any number of threads (0: one per core). REQUIRES: finite numbers, of which a block divides each
+// row or column
 QuantizedRows quantize_rows(const Tensor& matrix, bool of_columns, int bits, int64_t block,
                             int threads);
 

@@ -146,6 +146,8 @@ class DataCommand(command_case.Command):
         self.anneal("build", "m.onnx", "--weight-format", "int4:24x", status=2, says='weight format "int4:24x": a block has an even number')
         self.anneal("build", "m.onnx", "--weight-format", "fp8", status=2, says='weight format "fp8": give int8, int4')
         self.anneal("build", "m.onnx", "--weight-format", "int8", "--exact", status=2, says="request only one")
+        self.anneal("build", "m.onnx", "--weight-format", "int8", "--max-drop", 1, "--calibrate", "x.npy", status=2,
+                    says="--max-drop chooses the precisions")
         self.anneal("build", "m.onnx", "--weight-format", "int8", "--int8", "--calibrate", "x.npy", status=2, says="request only one")
 
     def test_calibrate(self):

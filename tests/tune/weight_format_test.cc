@@ -127,7 +127,7 @@ TEST(WeightFormat, FourBitsFindTheGridOfTheWeightsAndBeatTheLargest) {
   EXPECT_EQ(fitted_block_scale(std::vector<float>(32), kLimitsOf4Bits).scale, 1);
 }
 
-TEST(WeightFormat, RowsAndColumnsAndHalvesGiveTheSameIntegers) {
+TEST(WeightFormat, RowsAndColumnsGiveTheSameIntegersAndHalvesHaveHalfScales) {
   constexpr int64_t kRows = 37, kDepth = 64;
   std::vector<float> rows = normals(kRows * kDepth, 5), columns(rows.size());
   std::vector<uint16_t> halves(rows.size());
@@ -145,14 +145,64 @@ TEST(WeightFormat, RowsAndColumnsAndHalvesGiveTheSameIntegers) {
         Tensor::of<float>(DataType::kF32, {kDepth, kRows}, columns), true, bits, 32, 3);
     const QuantizedRows half = quantize_rows(
         Tensor::of<uint16_t>(DataType::kF16, {kRows, kDepth}, halves), false, bits, 32, 2);
-    for (const QuantizedRows* each : {&other, &half}) {
-      EXPECT_EQ(each->integers, one.integers);
-      EXPECT_EQ(each->scales, one.scales);
-      EXPECT_EQ(each->error, one.error);
-    }
+    EXPECT_EQ(other.integers, one.integers);
+    EXPECT_EQ(other.scales, one.scales);
+    EXPECT_EQ(other.error, one.error);
+    EXPECT_EQ(half.scales.dtype(), DataType::kF16);
+    EXPECT_NEAR(half.error, one.error, 0.01 * one.error);
     EXPECT_GT(one.error, bits == 4 ? 0.02 : 0.001);
     EXPECT_LT(one.error, bits == 4 ? 0.1 : 0.008);
   }
+}
+
+// Scales and integers of numbers whose squares leave f32, or whose scales leave f16.
+TEST(WeightFormat, HugeAndTinyWeightsKeepTheirRelativeError) {
+  constexpr int64_t kDepth = 64;
+  for (const int bits : {4, 8})
+    for (const float size : {3e38F, 1e25F, 1.0F, 1e-25F, 1e-37F, 0.0F}) {
+      std::vector<float> row = normals(kDepth, 7);
+      for (float& weight : row) weight *= size;
+      row[5] = size;
+      const QuantizedRows made =
+          quantize_rows(Tensor::of<float>(DataType::kF32, {1, kDepth}, row), false, bits, 32, 1);
+      EXPECT_LT(made.error, bits == 4 ? 0.2 : 0.02) << size;
+      double error = 0, square = 0;
+      for (size_t k = 0; k < row.size(); ++k) {
+        const double real = made.integers.as<int8_t>()[k] * double{made.scales.as<float>()[k / 32]};
+        error += (real - row[k]) * (real - row[k]);
+        square += double{row[k]} * row[k];
+      }
+      EXPECT_NEAR(square > 0 ? std::sqrt(error / square) : 0, made.error, 1e-3) << size;
+    }
+  // A scale of f16 is a multiple of 2^-24, and the reported error says what that costs.
+  for (const float size : {1e-3F, 1e-5F, 1e-6F}) {
+    std::vector<uint16_t> row;
+    std::vector<double> wanted;
+    for (const float weight : normals(kDepth, 8)) {
+      row.push_back(to_f16(16 * weight * size).bits);
+      wanted.push_back(double{to_f32(Float16{row.back()})});
+    }
+    const QuantizedRows made =
+        quantize_rows(Tensor::of<uint16_t>(DataType::kF16, {1, kDepth}, row), false, 8, 64, 1);
+    const double scale = double{to_f32(Float16{made.scales.as<Float16>()[0].bits})};
+    double error = 0, square = 0;
+    for (size_t k = 0; k < wanted.size(); ++k) {
+      const double off = made.integers.as<int8_t>()[k] * scale - wanted[k];
+      error += off * off, square += wanted[k] * wanted[k];
+    }
+    EXPECT_NEAR(std::sqrt(error / square), made.error, 1e-4) << size;
+  }
+}
+
+TEST(WeightFormat, TuneTakesNone) {
+  BuildOptions options;
+  options.precision.weight_format = "int4";
+  const auto samples = make_dataset(4, [](int64_t) {
+    return std::vector<SampleTensor>{
+        {"words", Tensor::of<int64_t>(DataType::kI64, {1}, std::vector<int64_t>{1})}};
+  });
+  EXPECT_THAT(error_of([&] { tune(model(), samples, nullptr, options); }),
+              HasSubstr("leave precision.weight_format empty"));
 }
 
 TEST(WeightFormat, EnginesAreSmallAndNearF32) {

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <utility>
 
-#include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/gemm/bf16.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
@@ -198,7 +197,6 @@ void weights_block_of(const GemmBlock& block) {
 
 }  // namespace
 
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 void weights8_block(const GemmBlock& block) {
   block.zeros == nullptr ? weights_block_of<Weights8Dot<false>>(block)
                          : weights_block_of<Weights8Dot<true>>(block);
@@ -213,12 +211,6 @@ void weights_f16_block(const GemmBlock& block) {
 void weights_bf16_block(const GemmBlock& block) {
   weights_block_of<HalfWeightsDot<hwy::bfloat16_t, GemmKind::kWeightsBf16>>(block);
 }
-#else  // refused by the kernels that convert weights
-void weights8_block(const GemmBlock&) { check(false, "weights are converted with AVX2"); }
-void weights4_block(const GemmBlock& block) { weights8_block(block); }
-void weights_f16_block(const GemmBlock& block) { weights8_block(block); }
-void weights_bf16_block(const GemmBlock& block) { weights8_block(block); }
-#endif
 void f32_block(const GemmBlock& block) { gemm_block<F32Dot>(block); }
 void i16_block(const GemmBlock& block) { gemm_block<I16Dot>(block); }
 

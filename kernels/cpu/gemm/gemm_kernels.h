@@ -69,10 +69,7 @@ constexpr bool converts_weights(GemmKind kind) {
 
 // Rows of a tile whose weights become f32 in registers, at most; more rows read a panel that was
 // converted once. Tiles of each height are code of their own.
-constexpr int most_converting_rows(GemmKind kind) {
-  if (has_half_weights(kind)) return 1;
-  return kind == GemmKind::kWeights4 ? 4 : 6;
-}
+constexpr int most_converting_rows(GemmKind kind) { return has_half_weights(kind) ? 1 : 4; }
 
 // One instruction set's way to compute blocks.
 struct GemmKernels {

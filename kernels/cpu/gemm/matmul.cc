@@ -429,7 +429,8 @@ KernelResult make_quantized_weights(const MatMul& op, const Request& request) {
     if (request.inputs[i].present && request.inputs[i].constant == nullptr)
       return refuse("weights, zero points or scales that are not constant");
   if (request.inputs[1].constant->count() == 0) return refuse("no weights");
-  if (isa_of(request.device) < Isa::kAvx2) return refuse("without AVX2 f32 weights take less time");
+  if (isa_of(request.device) < Isa::kAvx2 && !request.ignore_speed_heuristics)
+    return refuse("without AVX2 f32 weights take less time");
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());
   return std::make_unique<PackedMatMul>(op, request, std::move(*epilogues));
@@ -439,7 +440,8 @@ KernelResult make_half_weights(const MatMul& op, const Request& request) {
   if (request.inputs[0].type.dtype != DataType::kF32 || !is_half(request.inputs[1].type.dtype))
     return refuse("no weights of f16 or bf16 for data of f32");
   if (request.inputs[1].constant == nullptr) return refuse("weights that are not constant");
-  if (isa_of(request.device) < Isa::kAvx2) return refuse("a CPU without AVX2");
+  if (isa_of(request.device) < Isa::kAvx2 && !request.ignore_speed_heuristics)
+    return refuse("without AVX2 f32 weights take less time");
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());
   return std::make_unique<PackedMatMul>(op, request, std::move(*epilogues));
