@@ -95,7 +95,8 @@ class Decoder:
         self.tokens += tokens
         read = tokens if self._states else self.tokens
         self._make_room(len(self.tokens))
-        inputs = {self._ports[role].name: self._input(role, read, before) for role in self._ports}
+        begin = before if self._states else 0
+        inputs = {info.name: input_of(info, role, read, begin) for role, info in self._ports.items()}
         outputs = self._run({**inputs, **self._caches})
         for state in self._states:
             self._caches[state.past.name] = outputs[state.present.name]
@@ -110,15 +111,6 @@ class Decoder:
             if state.kind == "buffer":
                 self._caches[state.past.name] = state.longer(self._caches[state.past.name], self._rows)
                 self._spare.pop(state.past.name, None)
-
-    def _input(self, role: str, read: list[int], before: int) -> numpy.ndarray:
-        info = self._ports[role]
-        begin = before if self._states else 0
-        values: Any = {"ids": read, "mask": [1] * len(self.tokens), "positions": range(begin, begin + len(read)),
-                       "with cache": [before > 0], "logits to keep": 1}[role]
-        array = numpy.array(values, dtype=info.dtype)
-        return array[None] if role in ("ids", "mask", "positions") and len(info.shape) == 2 else array.reshape(
-            (1,) * (len(info.shape) - array.ndim) + array.shape)
 
     def _run(self, inputs: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
         """Runs once. A buffer is updated in place, or its next rows are written to the spare buffer."""
@@ -145,9 +137,11 @@ class Decoder:
 def role_of(info: Any) -> str:
     """The role of an input that is not a state, by the names of onnxruntime-genai, optimum and transformers."""
     name, is_integer = info.name.lower(), "int" in str(info.dtype)
+    if "encoder_hidden_states" in name:
+        return "encoder's output"
     if "mask" in name and is_integer and len(info.shape) == 2:
-        return "mask"
-    if "position" in name and is_integer:
+        return "encoder's mask" if name.startswith("encoder") else "mask"
+    if "position" in name and is_integer:  # also cache_position
         return "positions"
     if "logits_to_keep" in name:
         return "logits to keep"
@@ -158,11 +152,22 @@ def role_of(info: Any) -> str:
     raise UnknownModel(f'input "{info.name}" of {info.dtype} {info.shape} is neither token ids, mask, positions nor a state')
 
 
+def input_of(info: Any, role: str, read: list[int], begin: int) -> numpy.ndarray:
+    """The array for an input when a run reads the tokens `read`, which follow `begin` tokens in the caches."""
+    values: Any = {"ids": read, "mask": [1] * (begin + len(read)), "positions": range(begin, begin + len(read)),
+                   "with cache": [begin > 0], "logits to keep": 1}[role]
+    array = numpy.array(values, dtype=info.dtype)
+    return array[None] if role in ("ids", "mask", "positions") and len(info.shape) == 2 else array.reshape(
+        (1,) * (len(info.shape) - array.ndim) + array.shape)
+
+
 def states_of(engine: anneal.Engine) -> list[State]:
     """Pairs of a floating-point input and the output that follows it in time: by layer and by "key" or "value" in their
     names, else in their order."""
     if any(info.name == "inputs_embeds" for info in engine.inputs):
         raise UnknownModel("the model takes embeddings (inputs_embeds) instead of token ids")
+    if any("cross" in part_of(info.name) for info in engine.inputs):
+        raise UnknownModel("the model is a decoder that needs an encoder: give the folder with the files of both")
     pasts = [info for info in engine.inputs if "float" in str(info.dtype) and len(info.shape) >= 2]
     presents = [info for info in engine.outputs if info.name != "logits"]
     if len(presents) > len(pasts):

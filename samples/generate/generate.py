@@ -1,134 +1,127 @@
 #!/usr/bin/env python3
 """Text from a language model: `generate.py MODEL PROMPT`, streamed, with the times and the memory of the run.
 
-MODEL is an ONNX model with its tokenizer.json beside it, a folder with both, or an engine file (give --tokenizer). Needs
-anneal, numpy, and tokenizers of PyPI.
+MODEL is an ONNX model with its tokenizer.json beside it, a folder with both, or an engine file (give --tokenizer). A folder with
+an encoder and a decoder is a model from text to text, or from speech: then PROMPT is the text, or a WAV file. Needs anneal,
+numpy, and tokenizers of PyPI; --chat also needs jinja2.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import sys
 import time
 from pathlib import Path
+from typing import Any, Iterator
 
 import anneal
 
+from chat import Chat
 from decoder import Decoder, UnknownModel
+from encoder_decoder import EncoderDecoder
+from model_files import Failure, beside, load, model_files, note, settings_of
 from sampling import Sampler
-
-MODELS = ("model.onnx", "decoder_model_merged.onnx", "decoder_with_past_model.onnx", "decoder_model.onnx")
-
-
-class Failure(Exception):
-    """An error that ends the command. Its text is for the user."""
+from speech import LogMel, read_wav, transcript_prompt
+from tokens import Stream, Tokenizer, end_tokens, excluded_tokens, first_tokens
 
 
-def model_file(path: Path) -> Path:
-    if not path.exists():
-        raise Failure(f"there is no file or folder {path}")
-    if not path.is_dir():
-        return path
-    for folder in (path, path / "onnx"):
-        for name in MODELS:
-            if (folder / name).exists():
-                return folder / name
-    found = sorted(path.glob("*.onnx"))
-    if len(found) != 1:
-        raise Failure(f"{path} has {len(found)} files *.onnx: name one of them")
-    return found[0]
-
-
-def load(path: Path, flags: argparse.Namespace) -> anneal.Engine:
-    if path.suffix != ".onnx":
-        return anneal.load(path, device=flags.device)
-    if flags.device not in ("auto", "cpu"):
-        raise Failure("a model is built for the CPU here: build an engine for the GPU with `anneal build --target`, and give its file")
-    begin = time.perf_counter()
-    engine = anneal.build(path, flags.save, precision=flags.precision)
-    note(f"built {path} in {time.perf_counter() - begin:.1f} s" + (f", saved as {flags.save}" if flags.save else ""))
-    return engine
-
-
-class Tokenizer:
-    """Converts a prompt to tokens, and new tokens to text, by a tokenizer.json."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            import tokenizers
-            from tokenizers.decoders import DecodeStream
-        except ImportError:
-            raise Failure("the package tokenizers is missing or too old: pip install 'tokenizers>=0.21'") from None
-        if not path.exists():
-            raise Failure(f"there is no tokenizer file {path}: give one with --tokenizer")
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # the package has no class of its own
-            raise Failure(f"{path} is no tokenizer file: {error}") from None
-        self._stream = DecodeStream(skip_special_tokens=True)
-
-    def encode(self, text: str) -> list[int]:
-        tokens = self._tokenizer.encode(text).ids
-        if not tokens:
-            raise Failure("the prompt has no tokens")
-        return list(tokens)
-
-    def more_text(self, token: int) -> str:
-        """The text that the token adds; empty while a character is not complete."""
-        return self._stream.step(self._tokenizer, token) or ""
-
-    def token_of(self, text: str) -> int | None:
-        return self._tokenizer.token_to_id(text)
-
-
-def settings_of(folder: Path) -> dict:
-    """Settings from the JSON files beside a model, such as "eos_token_id" and "context_length"."""
-    settings: dict = {}
-    for name in ("config.json", "generation_config.json", "genai_config.json"):
-        if (folder / name).exists():
-            try:
-                found = json.loads((folder / name).read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise Failure(f"{folder / name} is no JSON: {error}") from None
-            settings.update(found.get("model", found) if name.startswith("genai") else found)
-    return settings
-
-
-def end_tokens(settings: dict, tokenizer: Tokenizer) -> set[int]:
-    ids = settings.get("eos_token_id")
-    if ids is None:
-        ids = [tokenizer.token_of(text) for text in ("</s>", "<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<eos>")]
-    return {token for token in (ids if isinstance(ids, list) else [ids]) if token is not None}
-
-
-def generate(decoder: Decoder, sampler: Sampler, prompt: list[int], limit: int, ends: set[int]):
-    """Yields tokens until one of `ends`, which is not among them, or until there are `limit`."""
-    read = prompt
+def generate(model: Decoder | EncoderDecoder, sampler: Sampler, prompt: list[int], limit: int, ends: set[int],
+             excluded: tuple[list[int], list[int]] = ([], [])) -> Iterator[int]:
+    """Yields tokens until one of `ends`, which is not among them, or until there are `limit`. `excluded` has tokens that are not
+    taken at any place, and more of them that are not taken first."""
+    read, never = prompt, excluded[0] + excluded[1]
     for _ in range(limit):
-        token = sampler(decoder.feed(read))
+        logits = model.feed(read)
+        logits[never] = -float("inf")
+        token = sampler(logits)
         if token in ends:
             return
         yield token
-        read = [token]
+        read, never = [token], excluded[0]
 
 
-def note(text: str) -> None:
-    print(text, file=sys.stderr)
+class Program:
+    """What the command generates with: the flags, the files, the tokenizer and the settings."""
 
+    def __init__(self, flags: argparse.Namespace) -> None:
+        self.flags = flags
+        self.sampler = Sampler(flags.temperature, flags.top_k, flags.top_p, flags.seed)
+        self.files = model_files(flags.model)
+        path = flags.tokenizer or beside(self.files[0], "tokenizer.json")
+        self.tokenizer, self.settings = Tokenizer(path), settings_of(self.files[0])
+        self.chat = Chat(path) if flags.chat else None
+        self.ends = end_tokens(self.settings, self.tokenizer, self.chat.special_tokens.get("eos_token") if self.chat else None)
+        self.most = next((self.settings[name] for name in ("context_length", "max_position_embeddings", "max_target_positions")
+                          if self.settings.get(name)), 0)
+        self.stream = Stream(self.tokenizer)
 
-def megabytes(count: float) -> str:
-    return f"{count / 1e6:.1f} MB"
+    def text(self) -> list[int]:
+        """The tokens of the prompt."""
+        text = sys.stdin.read() if self.flags.prompt == "-" else self.flags.prompt
+        if self.chat:  # the template writes the special tokens
+            return self.tokenizer.encode(self.chat.prompt(text, self.flags.system), special_tokens=False)
+        return self.tokenizer.encode(text)
+
+    def limit(self, before: int) -> int:
+        """The number of new tokens behind `before`."""
+        return min(self.flags.max_tokens, self.most - before) if self.most else self.flags.max_tokens
+
+    def check_length(self, count: int, most: int) -> None:
+        if self.most and count > most:
+            raise Failure(f"the prompt has {count} tokens, and the model takes {self.most}")
+
+    def continue_text(self) -> Decoder:
+        prompt = self.text()
+        self.check_length(len(prompt), self.most - 1)
+        window = self.settings.get("decoder", {}).get("sliding_window", {})
+        model = Decoder(load(self.files, self.flags)[0], threads=self.flags.threads,
+                        window=window.get("window_size", 0) + window.get("cache_slack", 0))
+        self.stream.print(generate(model, self.sampler, prompt, self.limit(len(prompt)), self.ends), f"a prompt of {len(prompt)} tokens")
+        return model
+
+    def from_text(self, model: EncoderDecoder) -> None:
+        prompt, start = self.text(), first_tokens(self.settings, self.files[0])
+        self.check_length(len(prompt), self.most)
+
+        def tokens() -> Iterator[int]:
+            model.encode(prompt)
+            yield from generate(model, self.sampler, start, self.limit(len(start)), self.ends, excluded_tokens(self.settings))
+
+        self.stream.print(tokens(), f"a prompt of {len(prompt)} tokens")
+
+    def from_speech(self, model: EncoderDecoder) -> None:
+        """Transcribes chunks of the length that the model takes, each without the others."""
+        features, start = LogMel(self.files[0]), first_tokens(self.settings, self.files[0])
+        samples = read_wav(Path(self.flags.prompt), features.rate)
+
+        def logits_after(prompt: list[int]) -> Any:
+            logits = model.feed(prompt)
+            model.reset()
+            return logits
+
+        def tokens(chunk: Any) -> Iterator[int]:
+            model.encode(features(chunk))
+            prompt = transcript_prompt(self.settings, start, self.flags.language, self.flags.task, logits_after)
+            yield from generate(model, self.sampler, prompt, self.limit(len(prompt)), self.ends, excluded_tokens(self.settings))
+
+        for first in range(0, len(samples), features.chunk):
+            chunk = samples[first:first + features.chunk]
+            self.stream.print(tokens(chunk), f"{len(chunk) / features.rate:.1f} s of speech")
 
 
 def parse_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("model", type=Path, help="ONNX model, folder with one, or engine file")
-    parser.add_argument("prompt", help="text to continue; -: standard input")
+    parser.add_argument("model", type=Path, help="ONNX model, folder with one or with an encoder and a decoder, or engine file")
+    parser.add_argument("prompt", help="text to continue or to convert, -: standard input; for a speech model a WAV file")
     parser.add_argument("--tokenizer", type=Path, help="tokenizer.json (default: beside the model)")
     parser.add_argument("--max-tokens", type=int, default=128, help="largest number of new tokens (default: 128)")
+    parser.add_argument("--chat", action="store_true", help="the prompt is a message of a user: apply the model's chat template")
+    parser.add_argument("--system", help="system message of the chat")
+    parser.add_argument("--language", help="language of the speech, such as en (default: the model finds it)")
+    parser.add_argument("--task", default="transcribe",
+                        help="of a speech model: transcribe, or translate into English (default: transcribe)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the best token (default), above 0 draws one")
     parser.add_argument("--top-k", type=int, default=0, help="draw from the K best tokens (default: from all)")
     parser.add_argument("--top-p", type=float, default=1.0, help="draw from the fewest best tokens with this total probability (default: 1)")
@@ -136,7 +129,8 @@ def parse_flags() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=0, help="maximum number of threads (default: one per core)")
     parser.add_argument("--device", default="auto", help="device for an engine file: auto, cpu, cuda (default: auto)")
     parser.add_argument("--precision", default="f32", help="precision that the build may use: f32, f16, bf16, best (default: f32)")
-    parser.add_argument("--save", type=Path, help="file to write the built engine to")
+    parser.add_argument("--weight-format", default="", help="weights in integers: int8, int4, int4:64 (default: as in the model)")
+    parser.add_argument("--save", type=Path, help="file to write the built engine to, or a folder for an encoder and its decoders")
     return parser.parse_args()
 
 
@@ -144,28 +138,27 @@ def main() -> int:
     flags = parse_flags()
     if flags.max_tokens < 1 or flags.threads < 0:
         raise Failure("--max-tokens must be at least 1, and --threads at least 0")
-    sampler = Sampler(flags.temperature, flags.top_k, flags.top_p, flags.seed)
-    path = model_file(flags.model)
-    tokenizer = Tokenizer(flags.tokenizer or path.parent / "tokenizer.json")
-    settings = settings_of(path.parent)
-    prompt = tokenizer.encode(sys.stdin.read() if flags.prompt == "-" else flags.prompt)
-    most = settings.get("context_length") or settings.get("max_position_embeddings") or len(prompt) + flags.max_tokens
-    if len(prompt) >= most:
-        raise Failure(f"the prompt has {len(prompt)} tokens, and the model takes {most}")
-    window = settings.get("decoder", {}).get("sliding_window", {})
-    decoder = Decoder(load(path, flags), threads=flags.threads, window=window.get("window_size", 0) + window.get("cache_slack", 0))
-
-    times = [time.perf_counter()]
-    for token in generate(decoder, sampler, prompt, min(flags.max_tokens, most - len(prompt)), end_tokens(settings, tokenizer)):
-        times.append(time.perf_counter())
-        print(tokenizer.more_text(token), end="", flush=True)
+    if flags.system is not None and not flags.chat:
+        raise Failure("--system is a message of a chat: add --chat")
+    program = Program(flags)
+    model: Decoder | EncoderDecoder
+    if len(program.files) == 1:
+        model = program.continue_text()
+    else:
+        encoder, *decoders = load(program.files, flags)
+        model = EncoderDecoder(encoder, decoders, threads=flags.threads)
+        if not model.reads_speech:
+            program.from_text(model)
+        elif flags.chat:
+            raise Failure(f"{program.files[0]} reads speech: leave out --chat")
+        else:
+            program.from_speech(model)
     print()
-    if len(times) > 1:
-        note(f"first token {1e3 * (times[1] - times[0]):.1f} ms after a prompt of {len(prompt)} tokens")
-    if len(times) > 2:
-        note(f"{(len(times) - 2) / (times[-1] - times[1]):.1f} tokens per second, {len(times) - 1} tokens")
+    for line in program.stream.report():
+        note(line)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    note(f"memory: caches {megabytes(decoder.state_bytes)}, activations {megabytes(decoder.memory_bytes)}, process {megabytes(peak)} at its peak")
+    caches, activations = model.state_bytes / 1e6, model.memory_bytes / 1e6
+    note(f"memory: caches {caches:.1f} MB, activations {activations:.1f} MB, process {peak / 1e6:.1f} MB at its peak")
     return 0
 
 

@@ -1,0 +1,100 @@
+"""An encoder and its decoder: the encoder reads a text or speech once, and the decoder writes one token after the other."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import anneal
+import numpy
+
+from decoder import State, UnknownModel, as_floats, input_of, part_of, role_of
+
+
+class EncoderDecoder:
+    """Feeds tokens to the decoder of a text-to-text or speech model and keeps its caches. Batch 1.
+
+    `decoders` are one that also takes caches (optimum's decoder_model_merged, onnxruntime-genai's decoder), or one that reads
+    the first tokens and one that continues with caches (decoder_model, decoder_with_past_model). A decoder without
+    cache inputs reads all tokens again for each new one. The caches of cross-attention come from the encoder or from the first
+    run of the decoder and are constant after it.
+    """
+
+    def __init__(self, encoder: anneal.Engine, decoders: Sequence[anneal.Engine], *, threads: int = 0) -> None:
+        self._encoder = encoder.session(threads=threads)
+        self._sessions = [engine.session(threads=threads) for engine in decoders]
+        self._engines = list(decoders)
+        sources = [info for info in encoder.inputs if "mask" not in info.name]
+        if len(sources) != 1:
+            names = ", ".join(info.name for info in encoder.inputs)
+            raise UnknownModel(f"the encoder must have one input of token ids or features beside a mask, and has {names}")
+        self._source = sources[0]
+        self._masks = [info for info in encoder.inputs if "mask" in info.name]
+        # The encoder's first output, by the names of optimum and of onnxruntime-genai.
+        self._hidden = next(info.name for info in encoder.outputs if not is_cache(info.name))
+        for engine in decoders:
+            if not any(info.name == "logits" for info in engine.outputs):
+                raise UnknownModel(f"the decoder has no output logits, but {', '.join(info.name for info in engine.outputs)}")
+        self._roles = [{info.name: role_of(info) for info in engine.inputs if not is_cache(info.name)} for engine in decoders]
+        self._has_caches = any(is_cache(info.name) for info in decoders[-1].inputs)
+        self._keep: dict[tuple[Any, ...], numpy.ndarray] = {}
+        self.reset()
+
+    @property
+    def reads_speech(self) -> bool:
+        return "float" in str(self._source.dtype)
+
+    def encode(self, source: list[int] | numpy.ndarray) -> None:
+        """Reads the tokens of a text, or features f32[mels, frames]."""
+        values = numpy.asarray(source)[None]
+        inputs = {self._source.name: values.astype(self._source.dtype),
+                  **{info.name: numpy.ones(values.shape, info.dtype) for info in self._masks}}
+        outputs = self._encoder.run(inputs)
+        self._encoded = outputs.pop(self._hidden)
+        self._source_rows = self._encoded.shape[1]
+        self._keep = {part_of(name): array for name, array in outputs.items() if is_cache(name)}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets the tokens of the decoder, and keeps what the encoder read."""
+        self.tokens: list[int] = []
+        self._caches = dict(self._keep)
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(array.nbytes for array in self._caches.values())
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of activations and workspaces."""
+        return sum(session.memory_bytes for session in [self._encoder, *self._sessions])
+
+    def feed(self, tokens: list[int]) -> numpy.ndarray:
+        """Appends the tokens and returns the logits of the token that follows, f32[vocabulary]."""
+        before = len(self.tokens) if self._has_caches else 0
+        self.tokens += tokens
+        number = len(self._engines) - 1 if before else 0
+        inputs = {info.name: self._input(info, self._roles[number].get(info.name), before) for info in self._engines[number].inputs}
+        outputs = self._sessions[number].run(inputs)
+        logits = outputs.pop("logits")
+        for name, array in outputs.items():
+            part = part_of(name)
+            # A merged decoder gives empty tensors for the constant caches after the first run.
+            if self._has_caches and is_cache(name) and (not before or "cross" not in part):
+                self._caches[part] = array
+        return as_floats(logits.reshape(-1, logits.shape[-1])[-1])
+
+    def _input(self, info: Any, role: str | None, before: int) -> numpy.ndarray:
+        if role == "encoder's output":
+            return self._encoded
+        if role == "encoder's mask":
+            return numpy.ones((1, self._source_rows), info.dtype)
+        if role is not None:
+            return input_of(info, role, self.tokens[before:], before)
+        part = part_of(info.name)
+        if part not in self._caches:
+            return State(info, info, row_axis=2).zeros(self._source_rows if "cross" in part else 0)
+        return self._caches[part]
+
+
+def is_cache(name: str) -> bool:
+    return name.startswith(("past", "present"))
