@@ -115,8 +115,9 @@ void warn_of_slow_int8(const std::vector<std::string>& targets, BuildReport& rep
                       target));
 }
 
-// Whether a step multiplies by integers that have scales, or gathers bytes.
+// Whether a step, of a body too, multiplies by integers that have scales, or gathers bytes.
 bool has_integer_weights(const Plan& plan) {
+  if (std::ranges::any_of(plan.bodies, has_integer_weights)) return true;
   return std::ranges::any_of(plan.steps, [&](const Step& step) {
     const auto is_given = [&](size_t i) {
       return step.inputs.size() > i && step.inputs[i] != kNoSlot;

@@ -229,6 +229,31 @@ TEST(WeightFormat, EnginesAreSmallAndNearF32) {
   }
 }
 
+TEST(WeightFormat, ProductsInBodiesReadIntegers) {
+  ModelBuilder m;
+  m.input("x", {"N", std::to_string(kWidth)}).input("c", {}, anneal_onnx::TensorProto::BOOL);
+  m.output("y");
+  m.floats("w", {kWidth, kHidden}, normals(kWidth * kHidden, 1));
+  auto& choice = m.node("If", {"c"}, {"y"}, "choice");
+  for (const char* op : {"Relu", "Neg"}) {
+    auto& attribute = *choice.add_attribute();
+    attribute.set_name(op == std::string_view("Relu") ? "then_branch" : "else_branch");
+    attribute.set_type(anneal_onnx::AttributeProto::GRAPH);
+    auto& body = *attribute.mutable_g();
+    body.set_name(op);
+    const std::string product = std::string(op) + "_product", result = std::string(op) + "_result";
+    ModelBuilder::fill(*body.add_node(), "MatMul", {"x", "w"}, {product}, product);
+    ModelBuilder::fill(*body.add_node(), op, {product}, {result}, result);
+    body.add_output()->set_name(result);
+  }
+  BuildOptions options;
+  const size_t floats = build_engine(m.bytes(), options).bytes.size();
+  options.precision.weight_format = "int8";
+  const BuiltEngine engine = build_engine(m.bytes(), options);
+  EXPECT_TRUE(engine.report.warnings.empty()) << engine.report.warnings[0];
+  EXPECT_LT(static_cast<double>(engine.bytes.size()), 0.5 * static_cast<double>(floats));
+}
+
 TEST(WeightFormat, LayersKeepFloatsOnRequest) {
   const BuiltEngine engine = built("int4", {{"up_layer|head", Precision::kF32}});
   EXPECT_THAT(
