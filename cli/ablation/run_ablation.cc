@@ -46,10 +46,10 @@ void check_model(const EngineSource& source) {
   if (std::max({shapes.min.size(), shapes.opt.size(), shapes.max.size()}) > 1)
     fail(ErrorCode::kInvalidArgument,
          "--ablation measures one profile: give --min-shapes, --opt-shapes and --max-shapes once");
-  if (!source.build.precision.layers.empty())
-    fail(
-        ErrorCode::kInvalidArgument,
-        "--ablation adds a precision to all layers at once: leave out --layer-precision and --mix");
+  if (!source.build.precision.layers.empty() || !source.build.precision.weight_format.empty())
+    fail(ErrorCode::kInvalidArgument,
+         "--ablation adds a precision to all layers at once: leave out --layer-precision, "
+         "--weight-format and --mix");
 }
 
 // A variant with its engine.

@@ -137,6 +137,7 @@ class AblationCommand(command_case.Command):
         self.anneal("bench", "m.onnx", "--ablation", "--picture", "p.gif", status=2, says="must end in .svg or .png")
         self.anneal("bench", "m.onnx", "--ablation", "--json", "no/r.json", status=2, says="no folder no")
         self.anneal("bench", "m.onnx", "--ablation", "--fp16", "--layer-precision", "l=f32", status=2, says="--layer-precision")
+        self.anneal("bench", "m.onnx", "--ablation", "--weight-format", "int8", status=2, says="--weight-format")
         self.anneal("bench", "m.onnx", "--ablation", "--only-passes", "nope", status=2, says='no pass "nope"')
         self.anneal("bench", "m.onnx", "--ablation", "--opt-shapes", "1x4x8x8", "--opt-shapes", "2x4x8x8", status=2,
                     says="one profile")
