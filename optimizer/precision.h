@@ -44,8 +44,8 @@ struct PrecisionOptions {
   // Layers with a larger calibrated int8 error stay f32, unless `layers` selects them.
   float max_layer_error = 1e-3F;
   std::vector<LayerPrecision> layers{};  // the first match decides
-  // Integers for weights of products and embeddings: "int8", "int4", or with the length of blocks
-  // "int4:64" (docs/quantization.md, "Weights in integers"). Empty: as in the model.
+  // The build stores weights of products and embeddings as "int8", "int4", or with the length of
+  // blocks "int4:64" (docs/quantization.md, "Weights in integers"). Empty: as in the model.
   std::string weight_format = {};
   SharedTable ranges{};  // of tensors, from calibrate(); empty: none
 

@@ -103,7 +103,7 @@ struct BuildOptions {
   SelfCheckOptions self_check = {};
   bool exact = false;  // skip passes and kernels that may change the last bits of results
   bool tf32 = false;   // a GPU library may round the operands of f32 products to TF32; not if exact
-  // Names of passes (`anneal passes`): those to skip ("all": every pass), the only ones ({}: all).
+  // Names of passes: those to skip ("all": each one), and, if not empty, the only ones that run.
   std::vector<std::string> skip_passes = {}, only_passes = {};
   std::vector<std::string> skip_kernels = {};  // names of kernels to exclude: "cpu.conv.winograd"
   // false: fail with kUnsupported, naming the layers, if some of a GPU target would run on the CPU.

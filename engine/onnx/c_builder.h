@@ -55,7 +55,7 @@ typedef struct {
   void* log_argument;
   int64_t best;              /* not 0: allow as well what all targets compute faster than f32 */
   const char* weights;       /* a file for the weights, which the engine then does not hold */
-  const char* weight_format; /* "int8", "int4", "int4:64": integers for weights; null: floats */
+  const char* weight_format; /* "int8", "int4", "int4:64"; null: as in the model */
 } anneal_build_options;
 
 /* Builds an engine file from an ONNX file; options may be null. The file is written whole. */
