@@ -77,7 +77,6 @@ class Fit {
       if (!consider(least_squares_scale())) break;
   }
   float best() const { return best_; }
-  double least() const { return least_; }  // its error, estimated
 
  private:
   // The scale by which the integers of the best one are nearest to the weights; 0 if all are 0.
@@ -120,17 +119,17 @@ float fitted_scale(std::span<const float> weights, float by_largest) {
   return rounding_error(weights, best) < rounding_error(weights, by_largest) ? best : by_largest;
 }
 
-FittedScale fitted_block_scale(std::span<const float> block, IntegerLimits limits) {
+float fitted_block_scale(std::span<const float> block, IntegerLimits limits) {
   float largest = 0;
   for (const float weight : block)
     if (std::abs(weight) > std::abs(largest)) largest = weight;
-  if (std::abs(largest / limits.low) < 2 * kLeastScale) return {};
+  if (std::abs(largest / limits.low) < 2 * kLeastScale) return 1;
   if (limits.low == -limits.high) largest = -std::abs(largest);
   Fit fit(block, limits, largest / limits.low);
   for (const float share : kShares) fit.consider(largest / (limits.low * share));
   fit.consider(largest / limits.high);
   fit.refine(kFewRefinements);
-  return {fit.best(), fit.least()};
+  return fit.best();
 }
 
 }  // namespace anneal

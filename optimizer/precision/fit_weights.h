@@ -30,12 +30,7 @@ float fitted_scale(std::span<const float> weights, float by_largest);
 
 // The same from fewer candidates, for millions of blocks. The weight of the largest magnitude
 // becomes about `low`, or `high` if that is better, so the scale may be negative. 1 for weights of
-// 0. REQUIRES: the largest magnitude is 0, or neither its square nor its quotient by one another
-// leaves f32, as of numbers near 1
-struct FittedScale {
-  float scale = 1;
-  double error = 0;  // the sum of squares, within the rounding of f32
-};
-FittedScale fitted_block_scale(std::span<const float> block, IntegerLimits limits);
+// 0. REQUIRES: the largest magnitude is 0 or near 1, so that no square leaves f32
+float fitted_block_scale(std::span<const float> block, IntegerLimits limits);
 
 }  // namespace anneal

@@ -92,7 +92,7 @@ class Block {
 
   // The scale, of the type; integers go to `to`.
   float quantize(IntegerLimits limits, DataType dtype, int8_t* to) {
-    const float fitted = fitted_block_scale(near_1_, limits).scale;
+    const float fitted = fitted_block_scale(near_1_, limits);
     float scale = in_type(std::ldexp(double{fitted}, exponent_), dtype);
     if (scale == 0) scale = dtype == DataType::kF16 ? 0x1p-24F : 0x1p-126F;
     const auto scale_near_1 = static_cast<float>(std::ldexp(double{scale}, -exponent_));

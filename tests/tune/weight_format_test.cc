@@ -105,26 +105,24 @@ TEST(WeightFormat, FourBitsFindTheGridOfTheWeightsAndBeatTheLargest) {
   std::uniform_int_distribution<int> steps(-8, 7);
   std::vector<float> weights = {-8 * 0.3F};
   for (int i = 0; i < 31; ++i) weights.push_back(static_cast<float>(steps(random)) * 0.3F);
-  EXPECT_LT(
-      rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits).scale, kLimitsOf4Bits),
-      1e-10);
+  EXPECT_LT(rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits), kLimitsOf4Bits),
+            1e-10);
   for (float& weight : weights) weight = -weight;
-  EXPECT_LT(
-      rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits).scale, kLimitsOf4Bits),
-      1e-10);
+  EXPECT_LT(rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits), kLimitsOf4Bits),
+            1e-10);
   double fitted = 0, by_largest = 0;
   for (unsigned seed = 0; seed < 50; ++seed) {
     weights = normals(32, seed);
     float most = 0;
     for (const float weight : weights) most = std::max(most, std::abs(weight));
     const double error =
-        rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits).scale, kLimitsOf4Bits);
+        rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits), kLimitsOf4Bits);
     const double other = rounding_error(weights, most / 7, kLimitsOf4Bits);
     EXPECT_LE(error, other * 1.0001) << seed;
     fitted += error, by_largest += other;
   }
   EXPECT_LT(fitted, 0.8 * by_largest);
-  EXPECT_EQ(fitted_block_scale(std::vector<float>(32), kLimitsOf4Bits).scale, 1);
+  EXPECT_EQ(fitted_block_scale(std::vector<float>(32), kLimitsOf4Bits), 1);
 }
 
 TEST(WeightFormat, RowsAndColumnsGiveTheSameIntegersAndHalvesHaveHalfScales) {
