@@ -72,8 +72,8 @@ test-emulated: checks build-asan
 test-emulated-suite: build-release
 	@ctest --preset release -C emulated_suite -R conformance_emulated_suite
 
-# The tests that `make test-asan` leaves out: further shards, command_test, the kernels for older CPUs and without oneDNN, and
-# what the kernels take of each card.
+# The tests that `make test-asan` leaves out: further shards, the slow tests of commands, most op cases on the emulated device,
+# its counters, the kernels for older CPUs and without oneDNN, and what the kernels take of each card.
 test-asan-rest: checks build-asan
 	@ctest --preset asan-rest -j $(JOBS)
 
