@@ -23,11 +23,11 @@ constexpr std::string_view kPrecision[] = {
 };
 
 constexpr PassFamily kFamilies[] = {
-    {"constant folding and layout", kFolding},
-    {"vertical fusion", kVertical},
-    {"horizontal fusion", kHorizontal},
-    {"concat and slice elimination", kParts, true},
-    {"8 and 16 bits of the model", kPrecision, false, true},
+    {.name = "constant folding and layout", .passes = kFolding, .has_layouts = true},
+    {.name = "vertical fusion", .passes = kVertical},
+    {.name = "horizontal fusion", .passes = kHorizontal},
+    {.name = "concat and slice elimination", .passes = kParts, .has_placement = true},
+    {.name = "8 and 16 bits of the model", .passes = kPrecision, .is_for_precision = true},
 };
 
 }  // namespace

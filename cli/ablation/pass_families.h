@@ -9,6 +9,8 @@ namespace anneal {
 struct PassFamily {
   std::string_view name;
   std::span<const std::string_view> passes;
+  // The builder's part of it: channels-last values between kernels that prefer them.
+  bool has_layouts = false;
   // The builder's part of it: results that are written at their place, and slices that are views.
   bool has_placement = false;
   // They change a graph only if the model or the options have 8 or 16 bits.

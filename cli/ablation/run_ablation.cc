@@ -24,6 +24,7 @@
 #include "anneal/engine/onnx/roofline/plan_work.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/memory/activation_memory.h"
+#include "anneal/kernels/cuda/api/libraries.h"
 
 namespace anneal {
 namespace {
@@ -50,6 +51,15 @@ void check_model(const EngineSource& source) {
     fail(ErrorCode::kInvalidArgument,
          "--ablation adds a precision to all layers at once: leave out --layer-precision, "
          "--weight-format and --mix");
+}
+
+// Fails before the builds, which take minutes, where nothing can run the engines.
+void check_device(const EngineSource& source) {
+  if (!device_for(source.target).starts_with("cuda") || cuda::driver_library().table) return;
+  fail(ErrorCode::kDevice,
+       fmt::format("there is no CUDA driver here ({}), and --ablation runs what it builds for {}; "
+                   "--target emulated counts steps and bytes, without times",
+                   cuda::driver_library().why_not, source.target));
 }
 
 // A variant with its engine.
@@ -265,6 +275,7 @@ class AblationRun {
 
 Ablation run_ablation(const AblationOptions& options, const SayProgress& progress) {
   check_model(options.source);
+  check_device(options.source);
   return AblationRun(options, progress).run();
 }
 

@@ -25,7 +25,7 @@ class Variants {
   }
 
   AblationVariants run() && {
-    now_.without = {.kernel_choice = true, .placement = true};
+    now_.without = {.kernel_choice = true, .layouts = true, .placement = true};
     now_.source.build.skip_passes = {std::string(kAllPasses)};
     now_.source.build.only_passes = {};
     add("nothing");
@@ -68,8 +68,9 @@ class Variants {
   void add_families() {
     for (const PassFamily& family : pass_families()) {
       std::vector<std::string> passes = passes_of(family);
+      if (family.has_layouts) now_.without.layouts = false;
       if (family.has_placement) now_.without.placement = false;
-      if (passes.empty() && !family.has_placement) {
+      if (passes.empty() && !family.has_layouts && !family.has_placement) {
         leave_out(std::string(family.name), "the flags skip all of its passes");
         continue;
       }
@@ -145,7 +146,7 @@ std::vector<std::byte> build_variant(const AblationVariant& variant, bool has_re
   const EngineSource& source = variant.source;
   BuildOptions options = source.build;
   options.targets = {source.target};
-  if (variant.without.kernel_choice || variant.without.placement) {
+  if (variant.without != BuilderParts{}) {
     GraphBuildOptions parts = graph_options(options);
     parts.without = variant.without;
     return save(

@@ -277,7 +277,10 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
   if (options.reference_kernels)
     for (Target& target : targets) target = open_target(target.name, cpu_reference_backend());
   for (Target& target : targets)
-    for (Place& place : target.places) place.general_first = options.without.kernel_choice;
+    for (Place& place : target.places) {
+      place.general_first = options.without.kernel_choice;
+      place.row_major = options.without.layouts;
+    }
 
   WeightPool weights(options.weights_apart ? EqualWeights::kOfOneName : EqualWeights::kAll);
   for (size_t i = 0; i < targets.size(); ++i) {

@@ -18,8 +18,13 @@ namespace anneal {
 struct BuilderParts {
   // The order of the kernels' table: each layer gets the most general fast kernel that accepts it.
   bool kernel_choice = false;
+  // Channels-last values between layers whose kernels prefer it: all are row-major, with copies
+  // before and behind such a kernel.
+  bool layouts = false;
   // Operands that are written into the result of a Concat, and slices that are views: all copy.
   bool placement = false;
+
+  bool operator==(const BuilderParts&) const = default;
 };
 
 // How a graph is built: BuildOptions, with options for the project's own code only.

@@ -316,6 +316,8 @@ Layouts choose_layouts(const LayoutQuestion& question) {
       }
       if (!layer.inputs.empty() && layouts.between.contains(layer.inputs[0])) {
         layout = Layout::kChannelsLast;
+      } else if (places[mine.place].row_major) {
+        layout = Layout::kRowMajor;
       } else if (mine.layout == Layout::kAny && !is_view_op(layer.op) && !is_late(output)) {
         if (auto strides = strides_between(graph, layer, output, layouts)) {
           layouts.between.emplace(output, std::move(*strides));

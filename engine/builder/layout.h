@@ -35,6 +35,8 @@ struct Place {
   KernelOptions kernels = {};
   // Fast kernels are asked from the last of the table on, which is the most general one.
   bool general_first = false;
+  // Values are row-major, and kernels that prefer channels-last have copies beside them.
+  bool row_major = false;
 };
 // Its best kernel for the layer, with inputs laid out as it asks for.
 struct LaidOutChoice : KernelChoice {

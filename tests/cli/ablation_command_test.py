@@ -128,6 +128,13 @@ class AblationCommand(command_case.Command):
         self.anneal("bench", "m.onnx", "--ablation", *QUICK, "--optimization-level", 0,
                     out=["the number of steps does not count those in bodies of control flow"])
 
+    def test_without_a_driver_it_builds_nothing(self):
+        if "cuda:0    none" not in self.anneal("devices"):
+            self.skipTest("a GPU is here")
+        self.write("m.onnx", BLOCK)
+        self.anneal("bench", "m.onnx", "--ablation", "--target", "sm_90", status=4,
+                    says=["there is no CUDA driver here", "--target emulated counts steps and bytes"])
+
     def test_refuses(self):
         engine = self.build(BLOCK)
         self.anneal("bench", engine, "--ablation", status=2, says=["m.engine is an engine", "ONNX model"])

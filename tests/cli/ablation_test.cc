@@ -61,6 +61,7 @@ TEST(AblationVariants, AddOneFamilyAtATime) {
   for (size_t i = 0; i < made.variants.size(); ++i) {
     const AblationVariant& variant = made.variants[i];
     EXPECT_EQ(variant.without.kernel_choice, i == 0) << variant.name;
+    EXPECT_EQ(variant.without.layouts, i < 2) << variant.name;
     EXPECT_EQ(variant.without.placement, i < 5) << variant.name;
     EXPECT_EQ(variant.source.build.time_kernels, i >= 7) << variant.name;
     EXPECT_EQ(variant.source.build.precision.reduces(), i == 8) << variant.name;
@@ -78,7 +79,7 @@ TEST(AblationVariants, EndWithWhatTheFlagsSay) {
   const AblationVariants made = ablation_variants(source);
   const AblationVariant& last = made.variants.back();
   EXPECT_EQ(last.name, "f16 and bf16");
-  EXPECT_FALSE(last.without.placement || last.without.kernel_choice);
+  EXPECT_EQ(last.without, BuilderParts{});
   EXPECT_EQ(last.source.build.skip_passes, source.build.skip_passes);
   EXPECT_TRUE(last.source.build.only_passes.empty());
   EXPECT_EQ(last.source.build.precision.types, source.build.precision.types);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "anneal/tests/engine/expect_steps.h"
@@ -39,6 +40,22 @@ TEST(Networks, GoogLeNetWithoutPartsOfTheBuilder) {
                {.placement = true});
   expect_steps(googlenet(), "cpu", {{"Conv", 39}, {"MatMul", 1}, {"Pool", 13}, {"Reduce", 1}},
                {.kernel_choice = true});
+}
+
+size_t values_in_other_order(const EngineFile& file) {
+  return static_cast<size_t>(std::ranges::count_if(file.plans[0].slots, [](const Slot& slot) {
+    return slot.storage == Storage::kArena &&
+           dims_of(slot.strides) != row_major_strides(dims_of(slot.type.shape));
+  }));
+}
+
+TEST(Networks, WithoutLayoutsValuesAreRowMajor) {
+  expect_steps(googlenet(), "cpu", {{"Conv", 39}, {"MatMul", 1}, {"Pool", 13}, {"Reduce", 1}},
+               {.layouts = true});
+  GraphBuildOptions options;
+  options.without.layouts = true;
+  EXPECT_EQ(values_in_other_order(build(googlenet(), options)), 0);
+  EXPECT_GT(values_in_other_order(build(googlenet())), 0);
 }
 
 TEST(Networks, WithoutChoiceKernelsAreTheMostGeneralFastOnes) {

@@ -40,6 +40,18 @@ class CommandsOnTheCard(Command):
         self.anneal("check", "case", "case", "--target", f"{TARGET},cuda", "--jobs", 2, out="4 passed", env=no_cache)
         self.anneal("bench", "m.onnx", "--target", "cuda", "--iterations", 1, "--warmup", 0, env=no_cache)
 
+    def test_ablation_counts_launches_and_has_times(self):
+        self.write("m.onnx", PRODUCT)
+        self.anneal("bench", "m.onnx", "--ablation", "--target", "cuda", "--fp16", "--iterations", 2, "--warmup", 1,
+                    "--optimization-level", 0, "--json", "r.json", out=["launches", "latency", "f16"])
+        rows = json.loads((self.at / "r.json").read_text())["rows"]
+        self.assertEqual(rows[-1]["name"], "f16")
+        for row in rows:
+            self.assertGreaterEqual(row["launches"], 1, row["name"])
+            self.assertGreater(row["latency_milliseconds"]["median"], 0, row["name"])
+            self.assertIsNone(row["why_no_error"], row["name"])
+            self.assertLess(row["relative_error"], 1e-2, row["name"])
+
 
 class TunerOnTheCard(Command):
     """The times of the virtual card mean nothing; streams, graphs, events, caches and plans are as on a card."""
