@@ -39,7 +39,9 @@ std::string why_not_packed(const Graph& graph, LayerId id, double bytes, const P
     std::string why = why_floats_are_faster(rows, bytes, run.options);
     if (!why.empty()) return why;
   }
-  return run.ask_targets(graph, copy_of(graph, id));
+  NewLayer product = copy_of(graph, id);
+  std::get<MatMul>(product.op).may_round_a = rows_may_be_rounded(graph, id, run.options);
+  return run.ask_targets(graph, product);
 }
 
 Tensor middles(const Dims& dims) {

@@ -205,6 +205,7 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   if (weights.have_4_bits) {
     auto& op = std::get<MatMul>(added.op);
     op.transpose_b = op.b_has_4_bits = true;
+    op.may_round_a = may_round;
   }
   if (why = run.ask_targets(graph, added); !why.empty()) return refuse(why);
   const ValueId reals = graph.layer(dequantize).outputs[0];

@@ -7,7 +7,7 @@
 // such weights: keep_quantized_weights gives them to it, and gather_quantized_rows gathers rows of
 // integers. Each block of the weights of one output has a scale of a small rounding error.
 // Kernels may round the other operand of 4-bit weights to 8 bits (MatMul::may_round_a), whose error
-// is far smaller than that of the weights.
+// is far smaller than that of the weights. So they may if the model has 4-bit weights already.
 //
 // A table that a product reads too has the product's integers, so that the engine holds it once.
 // Any other table has 8 bits and a scale for each row. Tables with rows of fewer than 256 numbers
@@ -79,7 +79,8 @@ class WeightQuantizer {
     if (format_.bits == 0) return false;
     bool changed = false;
     for (const LayerId id : graph_.order())
-      if (run_.may_rewrite() && op_as<MatMul>(graph_, id)) changed |= visit_product(id);
+      if (run_.may_rewrite() && op_as<MatMul>(graph_, id))
+        changed |= has_4_bits(id) ? let_round(id) : visit_product(id);
     for (const LayerId id : graph_.order())
       if (run_.may_rewrite() && op_as<Gather>(graph_, id)) changed |= visit_gather(id);
     return changed;
@@ -123,6 +124,19 @@ class WeightQuantizer {
     op.may_round_a = format_.bits == 4;
     added.inputs[1] = quantized.reals;
     replace(id, std::move(added), quantized);
+    return true;
+  }
+
+  bool has_4_bits(LayerId id) const { return op_as<MatMul>(graph_, id)->b_has_4_bits; }
+
+  bool let_round(LayerId id) {
+    if (format_.bits != 4 || op_as<MatMul>(graph_, id)->may_round_a || asked_.of(graph_.layer(id)))
+      return false;
+    NewLayer added = copy_of(graph_, id);
+    std::get<MatMul>(added.op).may_round_a = true;
+    const std::string name = graph_.layer(id).name;
+    graph_.replace_layer(id, graph_.add(std::move(added)));
+    run_.did(name, "its weights have 4 bits, so it may round the other operand to 8 bits");
     return true;
   }
 

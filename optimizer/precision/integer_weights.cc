@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/precision/weight_format.h"
 
 namespace anneal {
 namespace {
@@ -37,7 +38,9 @@ double weight_bytes_as_floats(const Graph& graph, const PassOptions& options) {
 }
 
 bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options) {
-  return op_as<MatMul>(graph, product)->may_round_a && !options.exact;
+  if (options.exact) return false;
+  return op_as<MatMul>(graph, product)->may_round_a ||
+         parse_weight_format(options.precision.weight_format).bits == 4;
 }
 
 std::string why_floats_are_faster(int64_t rows, double bytes, const PassOptions& options) {

@@ -12,8 +12,9 @@ namespace anneal {
 // would compute in, in whatever form the graph has them.
 double weight_bytes_as_floats(const Graph& graph, const PassOptions& options);
 
-// Whether kernels may round rows of the left side of a MatMul to 8 bits. By such rows weights of 4
-// bits take the least time, whatever the number of rows.
+// Whether kernels may round rows of the left side of a MatMul to 8 bits: the model says so, or the
+// options ask for weights of 4 bits. By such rows these take the least time, whatever the number of
+// rows.
 bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options);
 
 // Empty if a product of this number of rows is faster by weights of fewer bits, or if the options
