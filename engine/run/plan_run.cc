@@ -58,18 +58,22 @@ size_t steps_with_inputs(const Plan& plan) {
   return 0;
 }
 
-// The views of a step's slots. Whether they had the same sizes and strides before.
-bool set_views(std::vector<TensorView>& views, std::span<const uint32_t> slots,
+void set_views(std::vector<TensorView>& views, std::span<const uint32_t> slots,
                std::span<const TensorView> of_slots) {
-  bool same = views.size() == slots.size();
   views.resize(slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) {
-    const TensorView view = slots[i] == kNoSlot ? TensorView{} : of_slots[slots[i]];
-    same = same && view.dtype == views[i].dtype && view.dims == views[i].dims &&
-           view.strides == views[i].strides;
-    views[i] = view;
-  }
-  return same;
+  for (size_t i = 0; i < slots.size(); ++i)
+    views[i] = slots[i] == kNoSlot ? TensorView{} : of_slots[slots[i]];
+}
+
+bool has_views(const StepState& state, const Step& step) {
+  return state.inputs.size() == step.inputs.size() && state.outputs.size() == step.outputs.size();
+}
+
+// Whether a slot of the step has other dims or strides than in the binding before.
+bool changes(const BoundPlan& plan, const Step& step) {
+  const auto is_changed = [&](uint32_t slot) { return slot != kNoSlot && plan.changed[slot]; };
+  return std::ranges::any_of(step.inputs, is_changed) ||
+         std::ranges::any_of(step.outputs, is_changed);
 }
 
 }  // namespace
@@ -105,7 +109,8 @@ void PlanRun::bind(const SymbolValues& outer) {
 BoundShapes* PlanRun::make_bound(const SymbolValues& outer) {
   const Plan& plan = state_.plan;
   auto bound = kept_.make(ports_.input_dims(), outer);
-  bound->plan = bind_shapes(plan, state_.resources.weights, ports_.input_dims(), outer);
+  bound->plan = bind_shapes(plan, state_.resources.weights, ports_.input_dims(), outer,
+                            std::move(bound->plan));
   bound->workspace_bytes.assign(plan.devices.size(), 0);
   bound->recorded.clear();
   bound->steps.resize(plan.steps.size());
@@ -115,10 +120,12 @@ BoundShapes* PlanRun::make_bound(const SymbolValues& outer) {
     StepState& state = bound->steps[i];
     // The preparation for other shapes of the inputs may serve: a decoder has a longer mask in each
     // run, but products of the same sizes.
-    const bool same_inputs = set_views(state.inputs, step.inputs, slots);
-    const bool same = set_views(state.outputs, step.outputs, slots) && same_inputs;
     const bool is_late = state_.loaded.deferred[i];
-    if (!same || is_late) state.prepared.reset();
+    if (is_late || !has_views(state, step) || changes(bound->plan, step)) {
+      set_views(state.inputs, step.inputs, slots);
+      set_views(state.outputs, step.outputs, slots);
+      state.prepared.reset();
+    }
     if (is_late || !state_.loaded.kernels[i]) continue;
     if (!state.prepared) prepare_step(state_, i, state);
     size_t& most = bound->workspace_bytes[step.device];

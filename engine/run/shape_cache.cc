@@ -20,7 +20,9 @@ std::optional<int64_t> symbol_value(const SymbolValues& outer, uint32_t symbol) 
 size_t BoundShapes::memory_bytes() const {
   size_t bytes = sizeof(*this) + vector_bytes(input_dims) + vector_bytes(outer) +
                  vector_bytes(steps) + vector_bytes(plan.symbols) + vector_bytes(plan.slots) +
-                 vector_bytes(plan.offsets);
+                 vector_bytes(plan.offsets) + vector_bytes(plan.facts);
+  for (const Fact& fact : plan.facts)
+    if (fact.elements) bytes += vector_bytes(*fact.elements);
   for (const StepState& step : steps)
     bytes += vector_bytes(step.inputs) + vector_bytes(step.outputs);
   return bytes;

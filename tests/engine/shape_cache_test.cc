@@ -128,6 +128,36 @@ TEST(ShapeCache, StepsOfTheSameSizesStayPrepared) {
   EXPECT_EQ(run(context, *engine, inputs(9)), run(fresh, *engine, inputs(9)));
 }
 
+// Sizes of which only some change: contents that are sizes, views, and sizes that must be equal.
+constexpr std::string_view kTwoSizes = R"txt(
+size A in 1..64
+size B in 1..64
+graph two(x: f32[A,6], y: f32[B,6], z: f32[B,6])
+  end = SizeTensor() elements=[max(A - 2,1)]
+  part = Slice(x, i64{0}, end, i64{0}, i64{1})
+  shape = SizeTensor() elements=[2,3*B]
+  flat = Reshape(y, shape)
+  sum = Pointwise(y, z) program="(f32,f32)->(f32) add($0,$1)"
+  soft = Softmax(sum) axis=1
+  return part as part, flat as flat, soft as soft
+)txt";
+
+TEST(ShapeCache, OnlySomeSizesChange) {
+  const auto engine = engine_of(build_text(kTwoSizes));
+  const auto inputs = [](int64_t a, int64_t b) {
+    return std::vector<Tensor>{random_f32({a, 6}, 1), random_f32({b, 6}, 2), random_f32({b, 6}, 3)};
+  };
+  for (const int kept : {1, 2}) {
+    ExecutionContext context(engine, {.shape_cache_size = kept});
+    for (const auto& [a, b] :
+         {std::pair<int64_t, int64_t>{4, 2}, {5, 2}, {5, 3}, {4, 3}, {1, 3}, {4, 2}}) {
+      ExecutionContext fresh(engine);
+      EXPECT_EQ(run(context, *engine, inputs(a, b)), run(fresh, *engine, inputs(a, b)))
+          << kept << " kept, " << a << " and " << b;
+    }
+  }
+}
+
 TEST(ShapeCache, TakeBoundedMemory) {
   const auto engine = engine_of(build_text(kBodies));
   ExecutionContext context(engine, {.shape_cache_size = 3});

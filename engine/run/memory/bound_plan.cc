@@ -51,17 +51,24 @@ class SizeValues {
 };
 
 // A static plan was checked when it was loaded; symbolic sizes meet reality here: inference runs
-// again, on numbers.
+// again, on numbers. Facts of the binding before stay where all that they follow from is the same.
 class InferenceCheck {
  public:
-  InferenceCheck(const Plan& plan, std::span<const Tensor> weights, const BoundPlan& bound,
+  InferenceCheck(const Plan& plan, std::span<const Tensor> weights, BoundPlan& bound,
                  SizeValues& values)
-      : plan_(plan), weights_(weights), bound_(bound), values_(values), facts_(plan.slots.size()) {
+      : plan_(plan),
+        weights_(weights),
+        bound_(bound),
+        values_(values),
+        facts_(bound.facts),
+        is_same_(plan.slots.size(), facts_.size() == plan.slots.size()) {
+    facts_.resize(plan.slots.size());
     for (size_t i = 0; i < plan.slots.size(); ++i) {
       const Slot& slot = plan.slots[i];
-      facts_[i].type = slot.storage == Storage::kDataDependent
-                           ? values.known_part(slot.type)
-                           : Type{slot.type.dtype, shape_of(bound.slots[i].dims)};
+      if (slot.storage == Storage::kDataDependent)
+        set_fact(i, {.type = values.known_part(slot.type), .elements = {}});
+      else if (!is_same_[i] || bound.changed[i])
+        set_fact(i, {.type = {slot.type.dtype, shape_of(bound.slots[i].dims)}, .elements = {}});
     }
     for (const Plan& body : plan.bodies) {
       bodies_.emplace_back();
@@ -77,7 +84,7 @@ class InferenceCheck {
       try {
         if (const auto* tensor = std::get_if<SizeTensor>(&step.op)) {
           know_sizes(step, *tensor);
-        } else {
+        } else if (!is_same(step)) {
           check(step);
         }
       } catch (const Error& error) {
@@ -89,15 +96,27 @@ class InferenceCheck {
   }
 
  private:
+  void set_fact(size_t slot, Fact fact) {
+    is_same_[slot] = is_same_[slot] && facts_[slot] == fact;
+    facts_[slot] = std::move(fact);
+  }
+
+  bool is_same(const Step& step) const {
+    const auto is_one = [&](uint32_t slot) { return slot == kNoSlot || is_same_[slot]; };
+    return bodies_of(step.op).empty() && std::ranges::all_of(step.inputs, is_one) &&
+           std::ranges::all_of(step.outputs, is_one);
+  }
+
   // Its shape depends on nothing; its contents are those of this binding.
   void know_sizes(const Step& step, const SizeTensor& op) {
     if (!step.epilogues.empty()) return;
+    const uint32_t output = step.outputs[0];
     std::vector<Size> elements;
     for (const Size size : op.elements) elements.push_back(values_.known_part(size));
     if (elements.size() <= static_cast<size_t>(kMaxKnownElements) &&
         (elements.empty() ||
          std::any_of(elements.begin(), elements.end(), [](Size size) { return size.known(); })))
-      facts_[step.outputs[0]].elements = std::move(elements);
+      set_fact(output, {.type = facts_[output].type, .elements = std::move(elements)});
   }
 
   void check(const Step& step) {
@@ -125,7 +144,7 @@ class InferenceCheck {
         check_dims(output, shape);
         inferred[k].type.shape = facts_[output].type.shape;
       }
-      facts_[output] = std::move(inferred[k]);
+      set_fact(output, std::move(inferred[k]));
     }
   }
 
@@ -152,8 +171,9 @@ class InferenceCheck {
   std::span<const Tensor> weights_;
   const BoundPlan& bound_;
   SizeValues& values_;
-  SizeTable sizes_;          // empty: there are only numbers
-  std::vector<Fact> facts_;  // by slot
+  SizeTable sizes_;            // empty: there are only numbers
+  std::vector<Fact>& facts_;   // by slot: of the binding before, until they are set
+  std::vector<bool> is_same_;  // by slot: the fact is that of the binding before
   std::vector<Signature> bodies_;
   std::vector<InferInput> inputs_;
   std::vector<TensorView> views_;
@@ -166,34 +186,68 @@ std::string producer_text(const Plan& plan, uint32_t slot) {
   return fmt::format("with these inputs, \"{}\"", plan.slots[slot].name);
 }
 
+void set_slots(const Plan& plan, BoundPlan& bound, SizeValues& values) {
+  bound.changed.assign(plan.slots.size(), bound.slots.empty());
+  bound.slots.resize(plan.slots.size());
+  for (size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& slot = plan.slots[i];
+    TensorView& view = bound.slots[i];
+    if (slot.storage == Storage::kDataDependent) {
+      view = {};
+      view.dtype = slot.type.dtype;
+      bound.changed[i] = true;
+      continue;
+    }
+    with_context([&] { return producer_text(plan, static_cast<uint32_t>(i)); },
+                 [&] {
+                   const Dims dims = values.of(slot.type.shape), strides = values.of(slot.strides);
+                   if (!bound.changed[i] && dims == view.dims && strides == view.strides) return;
+                   static_cast<void>(extent(dims, strides));
+                   view = TensorView(slot.type.dtype, dims, strides, nullptr);
+                   bound.changed[i] = true;
+                 });
+  }
+}
+
 void place_views(const Plan& plan, BoundPlan& bound, SizeValues& values) {
   for (size_t i = 0; i < plan.slots.size(); ++i) {
     const Slot& slot = plan.slots[i];
     if (slot.storage != Storage::kView) continue;
     const TensorView &view = bound.slots[i], &base = bound.slots[slot.base];
-    if (count(view.dims) == 0) continue;  // it begins nowhere
+    uint64_t& place = bound.offsets[i];
+    if (count(view.dims) == 0) {  // it begins nowhere
+      place = 0;
+      continue;
+    }
     const int64_t offset = values.of(slot.base_offset);
+    const uint64_t bytes = static_cast<uint64_t>(offset) * size_of(view.dtype);
+    if (place == bytes && !bound.changed[i] && !bound.changed[slot.base]) continue;
     if (offset < 0 || offset > extent(base.dims, base.strides) - extent(view.dims, view.strides))
       fail(ErrorCode::kInvalidArgument,
            fmt::format("with these inputs \"{}\" reaches beyond its memory", slot.name));
-    bound.offsets[i] = static_cast<uint64_t>(offset) * size_of(view.dtype);
+    place = bytes;
   }
 }
 
 void place_arena(const Plan& plan, bool fixed, BoundPlan& bound) {
-  bound.arena_bytes = plan.arena_bytes;
+  const auto is_in_arena = [&](size_t slot) { return plan.slots[slot].storage == Storage::kArena; };
   if (fixed) {
+    bound.arena_bytes = plan.arena_bytes;
     for (size_t i = 0; i < plan.slots.size(); ++i)
-      if (plan.slots[i].storage == Storage::kArena) bound.offsets[i] = plan.slots[i].offset;
+      if (is_in_arena(i)) bound.offsets[i] = plan.slots[i].offset;
     return;
   }
+  bool is_as_before = !bound.arena_bytes.empty();
+  for (size_t i = 0; i < plan.slots.size() && is_as_before; ++i)
+    is_as_before = !bound.changed[i] || !is_in_arena(i);
+  if (is_as_before) return;
   bound.arena_bytes.resize(plan.devices.size());
   for (size_t device = 0; device < plan.devices.size(); ++device) {
     const Placement placement = place(arena_lifetimes(plan, bound, device));
     bound.arena_bytes[device] = placement.total;
     size_t buffer = 0;
     for (size_t i = 0; i < plan.slots.size(); ++i)
-      if (plan.slots[i].storage == Storage::kArena && plan.slots[i].device == device)
+      if (is_in_arena(i) && plan.slots[i].device == device)
         bound.offsets[i] = placement.offsets[buffer++];
   }
 }
@@ -215,26 +269,15 @@ std::vector<Lifetime> arena_lifetimes(const Plan& plan, const BoundPlan& bound, 
 }
 
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
-                      std::span<const Dims> dims_of_inputs, const SymbolValues& outer) {
-  BoundPlan bound;
+                      std::span<const Dims> dims_of_inputs, const SymbolValues& outer,
+                      BoundPlan before) {
+  BoundPlan bound = std::move(before);
   bound.symbols = solve_symbols(plan, dims_of_inputs, outer);
   SizeValues values(*plan.sizes, bound.symbols);
-  bound.slots.resize(plan.slots.size());
-  for (size_t i = 0; i < plan.slots.size(); ++i) {
-    const Slot& slot = plan.slots[i];
-    TensorView& view = bound.slots[i];
-    view.dtype = slot.type.dtype;
-    if (slot.storage == Storage::kDataDependent) continue;
-    with_context([&] { return producer_text(plan, static_cast<uint32_t>(i)); },
-                 [&] {
-                   view.dims = values.of(slot.type.shape);
-                   view.strides = values.of(slot.strides);
-                   static_cast<void>(extent(view.dims, view.strides));
-                 });
-  }
+  set_slots(plan, bound, values);
   const bool fixed = is_static(plan);
   if (!fixed) InferenceCheck(plan, weights, bound, values).run();
-  bound.offsets.assign(plan.slots.size(), 0);
+  bound.offsets.resize(plan.slots.size());
   place_views(plan, bound, values);
   place_arena(plan, fixed, bound);
   return bound;

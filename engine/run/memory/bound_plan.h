@@ -8,6 +8,7 @@
 #include "anneal/engine/memory_planner.h"
 #include "anneal/engine/plan.h"
 #include "anneal/engine/symbols.h"
+#include "anneal/graph/op/infer.h"
 
 namespace anneal {
 
@@ -17,15 +18,21 @@ struct BoundPlan {
   // By slot, in bytes: of an arena base from the arena's begin, of a view from its base.
   std::vector<uint64_t> offsets;
   std::vector<uint64_t> arena_bytes;  // by device
+  std::vector<Fact> facts;            // by slot: what inference found; of a static plan none
+  // By slot: whether the dims or strides are others than in the binding that this one began as.
+  std::vector<bool> changed;
 };
 
 // From the view's first element to the end of its last one.
 uint64_t bytes_of(const TensorView& view);
 
 // Fails with kInvalidArgument as solve_symbols() does, and where sizes that inference took as equal
-// turn out to differ. outer: for a body, the values of symbols known outside; may be empty.
+// turn out to differ. outer: for a body, the values of symbols known outside; may be empty. before:
+// the same plan for other inputs, whose memory is used again; a step with the same sizes as there
+// is not inferred again.
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
-                      std::span<const Dims> dims_of_inputs, const SymbolValues& outer = {});
+                      std::span<const Dims> dims_of_inputs, const SymbolValues& outer = {},
+                      BoundPlan before = {});
 
 // "step \"conv1\" (Conv)": at which most bytes of the first device's arena are in use.
 std::string fullest_step(const Plan& plan, const BoundPlan& bound);
