@@ -179,7 +179,22 @@ class GroupAttentionImporter {
 
   CachedRows cached(const GroupCache& cache, ValueId own, Input past, int output) {
     if (!node_.has_input(past)) return {own, own};
-    return add_rows(node_, cache, own, node_.input(past), output);
+    CachedRows rows = add_rows(node_, cache, own, node_.input(past), output);
+    if (!cache.is_windowed()) rows.all = used(rows.all, output == 1 ? "keys/" : "values/");
+    return rows;
+  }
+
+  // Without the rows of a buffer that no batch uses yet, if their number follows from sizes: as many
+  // rows as the longest batch has keys.
+  ValueId used(ValueId rows, const std::string& name) {
+    const auto longest = node_.known_sizes(kTotalLength);
+    if (!longest || longest->size() != 1) return rows;
+    return node_.layer(
+        Slice{},
+        {rows, node_.integers_value({0}, name + "first_row"),
+         node_.sizes_value(*longest, name + "used_count"),
+         node_.integers_value({2}, name + "row_axis"), node_.integers_value({1}, name + "row_step")},
+        name + "used");
   }
 
   void see(VisibleKeys& visible, int64_t window, const GroupCache& cache) {

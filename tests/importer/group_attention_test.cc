@@ -2,6 +2,8 @@
 // operators give.
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "anneal/tests/importer/same_results.h"
 
 namespace anneal {
@@ -104,6 +106,20 @@ TEST(GroupQueryAttention, ABufferIsFilledInPlace) {
         m.node("Slice", {"pv", "zero", "two", "axis"}, {"before"});
         m.node("Slice", {"pv", "five", "nine", "axis"}, {"behind"});
         set(m.node("Concat", {"before", "new", "behind"}, {"y"}), "axis", int64_t{2});
+      });
+}
+
+TEST(GroupQueryAttention, RowsBehindTheTotalAreNotRead) {
+  expect_same(
+      with_past(2),
+      [](ModelBuilder& m) {
+        m.floats("garbage", {1, 2, 4, 4}, std::vector<float>(32, std::nanf("")));
+        for (const std::string past : {"pk", "pv"})
+          set(m.node("Concat", {past, "garbage"}, {past + "/buffer"}), "axis", int64_t{2});
+        group_attention(m, {"q", "k", "v", "pk/buffer", "pv/buffer"}, {4}, 5);
+      },
+      [](ModelBuilder& m) {
+        causal_attention(m, {"q", "k", "v", "", "pk", "pv"});
       });
 }
 
