@@ -59,9 +59,15 @@ size_t size_of_regular(const Descriptor& file, const std::string& path) {
   return static_cast<size_t>(status.st_size);
 }
 
+// With large pages where they are whole, as allocate_tensor().
 std::shared_ptr<std::byte[]> aligned_bytes(size_t size) {
-  return {new (std::align_val_t{64}) std::byte[size],
-          [](std::byte* p) { ::operator delete[](p, std::align_val_t{64}); }};
+  constexpr size_t kLargePage = size_t{2} << 20;
+  const std::align_val_t alignment{size < kLargePage ? 64 : kLargePage};
+  std::shared_ptr<std::byte[]> bytes(new (alignment) std::byte[size], [alignment](std::byte* p) {
+    ::operator delete[](p, alignment);
+  });
+  if (size >= kLargePage) madvise(bytes.get(), size / kLargePage * kLargePage, MADV_HUGEPAGE);
+  return bytes;
 }
 
 // Up to `size` bytes; fewer only at the end.

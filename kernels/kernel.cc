@@ -16,14 +16,27 @@ std::unique_ptr<DataDependentDims> Kernel::find(std::span<const TensorView>, Dev
   return nullptr;
 }
 
+NewTensor PackedConstants::allocate(size_t bytes, const std::shared_ptr<Allocator>& allocator) {
+  return allocate_tensor(DataType::kU8, {static_cast<int64_t>(bytes)}, allocator);
+}
+
+namespace {
+
+class NoPackedConstants final : public PackedConstants {
+  std::optional<Tensor> find(std::string_view, size_t) override { return std::nullopt; }
+  void keep(std::string_view, const Tensor&) override {}
+};
+
+}  // namespace
+
 Tensor packed_constant(const Request& request, std::string_view form, size_t bytes,
                        const std::function<void(std::byte*)>& fill) {
-  if (request.packed)
-    if (auto ready = request.packed->find(form, bytes)) return *std::move(ready);
-  auto fresh =
-      allocate_tensor(DataType::kU8, {static_cast<int64_t>(bytes)}, request.device.allocator());
+  NoPackedConstants none;
+  PackedConstants& constants = request.packed ? *request.packed : none;
+  if (auto ready = constants.find(form, bytes)) return *std::move(ready);
+  const NewTensor fresh = constants.allocate(bytes, request.device.allocator());
   fill(fresh.data.data());
-  if (request.packed) request.packed->keep(form, fresh.tensor);
+  constants.keep(form, fresh.tensor);
   return fresh.tensor;
 }
 

@@ -20,6 +20,8 @@
 
 namespace anneal {
 
+struct NewTensor;
+
 // One input or output of the layer as the kernel will see it. Sizes and strides may be expressions;
 // known ones are constants of the kernel, the others arrive with prepare(). strides count elements.
 struct Operand {
@@ -39,6 +41,9 @@ class PackedConstants {
   // anything, and must not be used as an index.
   virtual std::optional<Tensor> find(std::string_view form, size_t bytes) = 0;
   virtual void keep(std::string_view form, const Tensor& packed) = 0;
+  // Memory for one that find() does not have: zeroed, 64-byte aligned, of the allocator if there is
+  // one.
+  virtual NewTensor allocate(size_t bytes, const std::shared_ptr<Allocator>& allocator);
 };
 
 // Inputs and outputs are ordered as in Layer (graph/graph.h): op inputs, then further epilogue

@@ -17,6 +17,7 @@
 #include "anneal/engine/run/debug.h"
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/make_engine.h"
+#include "anneal/engine/run/memory/packed_memory.h"
 #include "anneal/engine/run/planned_kernel.h"
 #include "anneal/engine/slot_alignment.h"
 #include "anneal/engine/symbols.h"
@@ -156,6 +157,7 @@ std::vector<TensorInfo> ports_of(std::span<const LoadedPlan> plans,
 struct Loading {
   const EngineFile& file;
   std::map<std::string, Tensor>& packed;  // by key and form: of plans that were loaded before
+  PackedMemory& memory;                   // of packed constants, without an allocator
   std::span<const std::unique_ptr<Device>> devices;
   ThreadTeam& team;
   std::vector<std::string>& remarks;
@@ -166,7 +168,10 @@ struct Loading {
 class LoadedConstants final : public PackedConstants {
  public:
   LoadedConstants(const Loading& loading, std::string key)
-      : packed_(loading.packed), key_(key), file_(loading.file, std::move(key)) {}
+      : packed_(loading.packed),
+        memory_(loading.memory),
+        key_(key),
+        file_(loading.file, std::move(key)) {}
   std::optional<Tensor> find(std::string_view form, size_t bytes) override {
     if (auto found = file_.find(form, bytes)) return found;
     const auto found = packed_.find(key_ + std::string(form));
@@ -176,9 +181,13 @@ class LoadedConstants final : public PackedConstants {
   void keep(std::string_view form, const Tensor& packed) override {
     packed_.emplace(key_ + std::string(form), packed);
   }
+  NewTensor allocate(size_t bytes, const std::shared_ptr<Allocator>& allocator) override {
+    return allocator ? PackedConstants::allocate(bytes, allocator) : memory_.allocate(bytes);
+  }
 
  private:
   std::map<std::string, Tensor>& packed_;
+  PackedMemory& memory_;
   std::string key_;
   ReadyConstants file_;
 };
@@ -500,10 +509,12 @@ std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const Engin
   if (options.gpu_allocator && on_card)
     use_gpu_allocator(*state->devices[0], options.gpu_allocator);
   std::map<std::string, Tensor> packed;
+  PackedMemory packed_memory;
   for (const Plan& plan : state->file.plans) {
     if (plan.target != target) continue;
     state->plans.push_back(load_plan(
-        {state->file, packed, state->devices, team, state->warnings, plan.is_exact}, plan, 0));
+        {state->file, packed, packed_memory, state->devices, team, state->warnings, plan.is_exact},
+        plan, 0));
     // Before the kernels of the next plan add their functions, whose code is with that plan.
     with_context([&] { return fmt::format("while loading the code of the plan for {}", target); },
                  [&] { state->devices[0]->prepare_code(plan.code); });

@@ -184,17 +184,17 @@ class GroupAttentionImporter {
     return rows;
   }
 
-  // Without the rows of a buffer that no batch uses yet, if their number follows from sizes: as many
-  // rows as the longest batch has keys.
+  // Without the rows of a buffer that no batch uses yet, if their number follows from sizes: as
+  // many rows as the longest batch has keys.
   ValueId used(ValueId rows, const std::string& name) {
     const auto longest = node_.known_sizes(kTotalLength);
     if (!longest || longest->size() != 1) return rows;
-    return node_.layer(
-        Slice{},
-        {rows, node_.integers_value({0}, name + "first_row"),
-         node_.sizes_value(*longest, name + "used_count"),
-         node_.integers_value({2}, name + "row_axis"), node_.integers_value({1}, name + "row_step")},
-        name + "used");
+    return node_.layer(Slice{},
+                       {rows, node_.integers_value({0}, name + "first_row"),
+                        node_.sizes_value(*longest, name + "used_count"),
+                        node_.integers_value({2}, name + "row_axis"),
+                        node_.integers_value({1}, name + "row_step")},
+                       name + "used");
   }
 
   void see(VisibleKeys& visible, int64_t window, const GroupCache& cache) {
