@@ -59,7 +59,7 @@ size_t size_of_regular(const Descriptor& file, const std::string& path) {
   return static_cast<size_t>(status.st_size);
 }
 
-// With large pages where they are whole, as allocate_tensor().
+// With large pages, as those of allocate_tensor(), where a whole one fits.
 std::shared_ptr<std::byte[]> aligned_bytes(size_t size) {
   constexpr size_t kLargePage = size_t{2} << 20;
   const std::align_val_t alignment{size < kLargePage ? 64 : kLargePage};

@@ -18,8 +18,8 @@ namespace anneal {
 struct BuilderParts {
   // The order of the kernels' table: each layer gets the most general fast kernel that accepts it.
   bool kernel_choice = false;
-  // Channels-last values between layers whose kernels prefer it: all are row-major, with copies
-  // before and behind such a kernel.
+  // Channels-last values between layers whose kernels prefer it: all are row-major, and such
+  // kernels convert them, or have copies before and behind them.
   bool layouts = false;
   // Operands that are written into the result of a Concat, and slices that are views: all copy.
   bool placement = false;

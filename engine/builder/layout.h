@@ -35,7 +35,7 @@ struct Place {
   KernelOptions kernels = {};
   // Fast kernels are asked from the last of the table on, which is the most general one.
   bool general_first = false;
-  // Values are row-major, and kernels that prefer channels-last have copies beside them.
+  // Values are row-major; kernels that take channels-last memory only have copies beside them.
   bool row_major = false;
 };
 // Its best kernel for the layer, with inputs laid out as it asks for.

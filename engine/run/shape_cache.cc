@@ -20,7 +20,8 @@ std::optional<int64_t> symbol_value(const SymbolValues& outer, uint32_t symbol) 
 size_t BoundShapes::memory_bytes() const {
   size_t bytes = sizeof(*this) + vector_bytes(input_dims) + vector_bytes(outer) +
                  vector_bytes(steps) + vector_bytes(plan.symbols) + vector_bytes(plan.slots) +
-                 vector_bytes(plan.offsets) + vector_bytes(plan.facts);
+                 vector_bytes(plan.offsets) + vector_bytes(plan.arena_bytes) +
+                 vector_bytes(plan.facts) + plan.changed.capacity() / 8;
   for (const Fact& fact : plan.facts)
     if (fact.elements) bytes += vector_bytes(*fact.elements);
   for (const StepState& step : steps)

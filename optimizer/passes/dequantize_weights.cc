@@ -33,14 +33,15 @@ std::string why_not_packed(const Graph& graph, LayerId id, double bytes, const P
   if (run.options.precision.allows(Precision::kI8)) return "products may compute in 8 bits";
   const auto asked = precisions.of(layer);
   if (asked && *asked != Precision::kF32) return fmt::format("{} was asked for", to_string(*asked));
-  if (!rows_may_be_rounded(graph, id, run.options)) {
+  const bool may_round = rows_may_be_rounded(graph, id, run.options, precisions);
+  if (!may_round) {
     const int64_t depth = 2 * graph.constant(layer.inputs[1])->dims()[1];
     const int64_t rows = element_count(graph, layer.inputs[0]) / depth;
     std::string why = why_floats_are_faster(rows, bytes, run.options);
     if (!why.empty()) return why;
   }
   NewLayer product = copy_of(graph, id);
-  std::get<MatMul>(product.op).may_round_a = rows_may_be_rounded(graph, id, run.options);
+  std::get<MatMul>(product.op).may_round_a = may_round;
   return run.ask_targets(graph, product);
 }
 

@@ -191,7 +191,7 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   const Keeper keeper(graph, id, dequantize);
   std::string why = keeper.why_not();
   if (!why.empty()) return refuse(why);
-  const bool may_round = rows_may_be_rounded(graph, id, run.options);
+  const bool may_round = rows_may_be_rounded(graph, id, run.options, precisions);
   why = why_floats_are_faster(keeper.row_count(), bytes, run.options);
   std::optional<FourBitWeights> fewer;
   if (why.empty() || may_round) fewer = keeper.four_bits();

@@ -7,7 +7,8 @@
 // such weights: keep_quantized_weights gives them to it, and gather_quantized_rows gathers rows of
 // integers. Each block of the weights of one output has a scale of a small rounding error.
 // Kernels may round the other operand of 4-bit weights to 8 bits (MatMul::may_round_a), whose error
-// is far smaller than that of the weights. So they may if the model has 4-bit weights already.
+// is far smaller than that of the weights. They may do so too where the model itself has 4-bit
+// weights.
 //
 // A table that a product reads too has the product's integers, so that the engine holds it once.
 // Any other table has 8 bits and a scale for each row. Tables with rows of fewer than 256 numbers

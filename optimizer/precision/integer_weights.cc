@@ -37,10 +37,12 @@ double weight_bytes_as_floats(const Graph& graph, const PassOptions& options) {
   return elements * (has_halves(options) ? 2 : 4);
 }
 
-bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options) {
+bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options,
+                         const LayerPrecisions& asked) {
   if (options.exact) return false;
   return op_as<MatMul>(graph, product)->may_round_a ||
-         parse_weight_format(options.precision.weight_format).bits == 4;
+         (parse_weight_format(options.precision.weight_format).bits == 4 &&
+          !asked.of(graph.layer(product)));
 }
 
 std::string why_floats_are_faster(int64_t rows, double bytes, const PassOptions& options) {

@@ -5,6 +5,7 @@
 
 #include "anneal/graph/graph.h"
 #include "anneal/optimizer/pass.h"
+#include "anneal/optimizer/precision/quantizable.h"
 
 namespace anneal {
 
@@ -13,9 +14,10 @@ namespace anneal {
 double weight_bytes_as_floats(const Graph& graph, const PassOptions& options);
 
 // Whether kernels may round rows of the left side of a MatMul to 8 bits: the model says so, or the
-// options ask for weights of 4 bits. By such rows these take the least time, whatever the number of
-// rows.
-bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options);
+// options ask for weights of 4 bits, and `asked` for no precision of the layer. The product of
+// rounded rows by weights of 4 bits takes less time than by f32 weights for any number of rows.
+bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options,
+                         const LayerPrecisions& asked);
 
 // Empty if a product of this number of rows is faster by weights of fewer bits, or if the options
 // ask for weights in integers. bytes: weight_bytes_as_floats().

@@ -20,6 +20,10 @@ TEST(PackedMemory, PiecesAreZeroedAlignedAndApart) {
       pieces.push_back(memory.allocate(bytes));
     for (int i = 0; i < 40; ++i) pieces.push_back(memory.allocate((size_t{1} << 20) - 64 * i - 1));
   }
+#ifndef __SANITIZE_ADDRESS__
+  // Pieces of a block follow each other.
+  EXPECT_EQ(pieces[6].data.data(), pieces[5].data.data() + (size_t{1} << 20));
+#endif
   for (size_t i = 0; i < pieces.size(); ++i) {
     const std::span<std::byte> data = pieces[i].data;
     EXPECT_EQ(pieces[i].tensor.bytes().data(), data.data());

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/counting_new.h"
 #include "anneal/tests/engine/graphs.h"
@@ -158,6 +160,42 @@ TEST(ShapeCache, OnlySomeSizesChange) {
   }
 }
 
+// Scales that are no whole numbers follow from two sizes, and a third one changes the steps behind.
+TEST(ShapeCache, RealsThatFollowFromSizes) {
+  const auto engine = engine_of(build_text(R"txt(
+size N in 1..8
+size A in 1..64
+size B in 1..64
+graph scaled(x: f32[N,1,8,8], a: f32[A], b: f32[B])
+  m = SizeTensor() elements=[A]
+  n = SizeTensor() elements=[B]
+  p = Pointwise(m) program="(i64)->(f32) mul(f32($0),0.3f32)"
+  q = Pointwise(n) program="(i64)->(f32) mul(f32($0),0.3f32)"
+  s = Concat(p, q) axis=0
+  y = Resize(x, _, _, s) axes=[2,3]
+  return y
+)txt"));
+  const auto inputs = [](int64_t n, int64_t a, int64_t b) {
+    return std::vector<Tensor>{random_f32({n, 1, 8, 8}, 1), random_f32({a}, 2), random_f32({b}, 3)};
+  };
+  for (const int kept : {1, 2}) {
+    ExecutionContext context(engine, {.shape_cache_size = kept});
+    for (const auto& [n, a, b] : {std::array<int64_t, 3>{1, 4, 7},
+                                  {2, 4, 7},
+                                  {2, 5, 7},
+                                  {2, 5, 6},
+                                  {1, 5, 6},
+                                  {1, 6, 5},
+                                  {1, 10, 5},
+                                  {3, 10, 5},
+                                  {1, 4, 7}}) {
+      ExecutionContext fresh(engine);
+      EXPECT_EQ(run(context, *engine, inputs(n, a, b)), run(fresh, *engine, inputs(n, a, b)))
+          << kept << " kept, " << n << ", " << a << " and " << b;
+    }
+  }
+}
+
 TEST(ShapeCache, TakeBoundedMemory) {
   const auto engine = engine_of(build_text(kBodies));
   ExecutionContext context(engine, {.shape_cache_size = 3});
@@ -214,6 +252,12 @@ graph halves(x: f32[N], z: f32[1])
       EXPECT_THAT(error.what(), HasSubstr("step \"y\""));
       EXPECT_EQ(error.code(), ErrorCode::kInvalidArgument) << error.what();
     }
+    EXPECT_EQ(run(context, *engine, even), want);
+    const std::vector<Tensor> other = {random_f32({6}, 1), random_f32({1}, 2)};
+    ExecutionContext fresh(engine);
+    EXPECT_EQ(run(context, *engine, other), run(fresh, *engine, other));
+    bind(context, *engine, odd);
+    EXPECT_THROW(context.run(), Error);
     EXPECT_EQ(run(context, *engine, even), want);
   }
 }

@@ -50,6 +50,13 @@ class SizeValues {
   std::vector<std::optional<int64_t>> values_;  // by expression
 };
 
+// Whether the fact means the same in every table of sizes.
+bool is_of_numbers(const Fact& fact) {
+  const auto is_number = [](Size size) { return size.known() || size.is_unknown(); };
+  return std::ranges::all_of(fact.type.shape, is_number) &&
+         (!fact.elements || std::ranges::all_of(*fact.elements, is_number));
+}
+
 // A static plan was checked when it was loaded; symbolic sizes meet reality here: inference runs
 // again, on numbers. Facts of the binding before stay where all that they follow from is the same.
 class InferenceCheck {
@@ -65,6 +72,7 @@ class InferenceCheck {
     facts_.resize(plan.slots.size());
     for (size_t i = 0; i < plan.slots.size(); ++i) {
       const Slot& slot = plan.slots[i];
+      is_same_[i] = is_same_[i] && is_of_numbers(facts_[i]);
       if (slot.storage == Storage::kDataDependent)
         set_fact(i, {.type = values.known_part(slot.type), .elements = {}});
       else if (!is_same_[i] || bound.changed[i])
@@ -110,13 +118,14 @@ class InferenceCheck {
   // Its shape depends on nothing; its contents are those of this binding.
   void know_sizes(const Step& step, const SizeTensor& op) {
     if (!step.epilogues.empty()) return;
-    const uint32_t output = step.outputs[0];
     std::vector<Size> elements;
     for (const Size size : op.elements) elements.push_back(values_.known_part(size));
+    Fact fact{.type = facts_[step.outputs[0]].type, .elements = {}};
     if (elements.size() <= static_cast<size_t>(kMaxKnownElements) &&
         (elements.empty() ||
          std::any_of(elements.begin(), elements.end(), [](Size size) { return size.known(); })))
-      set_fact(output, {.type = facts_[output].type, .elements = std::move(elements)});
+      fact.elements = std::move(elements);
+    set_fact(step.outputs[0], std::move(fact));
   }
 
   void check(const Step& step) {
@@ -171,7 +180,7 @@ class InferenceCheck {
   std::span<const Tensor> weights_;
   const BoundPlan& bound_;
   SizeValues& values_;
-  SizeTable sizes_;            // empty: there are only numbers
+  SizeTable sizes_;            // of reals alone; other sizes are numbers
   std::vector<Fact>& facts_;   // by slot: of the binding before, until they are set
   std::vector<bool> is_same_;  // by slot: the fact is that of the binding before
   std::vector<Signature> bodies_;

@@ -28,8 +28,7 @@ uint64_t bytes_of(const TensorView& view);
 
 // Fails with kInvalidArgument as solve_symbols() does, and where sizes that inference took as equal
 // turn out to differ. outer: for a body, the values of symbols known outside; may be empty. before:
-// the same plan for other inputs, whose memory is used again; a step with the same sizes as there
-// is not inferred again.
+// a binding of the same plan; steps with the same sizes as there are not inferred again.
 BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
                       std::span<const Dims> dims_of_inputs, const SymbolValues& outer = {},
                       BoundPlan before = {});

@@ -11,13 +11,19 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kFew = size_t{1} << 20;       // of a small engine, which needs no block
 constexpr size_t kOwnPages = size_t{2} << 20;  // allocate_tensor() gives these large pages
 constexpr size_t kBlock = size_t{16} << 20;
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kHasBlocks = false;
+#else
+constexpr bool kHasBlocks = true;
+#endif
 
 }  // namespace
 
 NewTensor PackedMemory::allocate(size_t bytes) {
-  bytes_ += bytes;
   const auto count = [](size_t size) { return Dims{static_cast<int64_t>(size)}; };
-  if (bytes >= kOwnPages || bytes_ <= kFew) return allocate_tensor(DataType::kU8, count(bytes));
+  if (bytes < kOwnPages) bytes_ += bytes;
+  if (!kHasBlocks || bytes >= kOwnPages || bytes_ <= kFew)
+    return allocate_tensor(DataType::kU8, count(bytes));
   if (room_.size() < bytes) {
     const NewTensor block = allocate_tensor(DataType::kU8, count(kBlock));
     owner_ = std::make_shared<const Tensor>(block.tensor);

@@ -8,9 +8,9 @@
 
 namespace anneal {
 
-// Pieces of blocks with large pages: a product of few rows reads each weight once in a run, and
-// with small pages it misses the TLB for each. A block is freed with its last piece. Not
-// thread-safe.
+// Pieces of blocks with large pages: a product of few rows reads all of its weights once in a run,
+// and misses the TLB at every page. A block is freed with its last piece. With the address
+// sanitizer each piece has an allocation of its own. Not thread-safe.
 class PackedMemory {
  public:
   NewTensor allocate(size_t bytes);  // u8, zeroed, 64-byte aligned
@@ -18,7 +18,7 @@ class PackedMemory {
  private:
   std::shared_ptr<const void> owner_;  // of the block that has room
   std::span<std::byte> room_;
-  size_t bytes_ = 0;  // of all pieces
+  size_t bytes_ = 0;  // of pieces that a block may hold
 };
 
 }  // namespace anneal
