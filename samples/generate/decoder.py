@@ -46,7 +46,7 @@ class Decoder:
     """Feeds tokens to a model and keeps its caches. Batch 1.
 
     The caches of a model with GroupQueryAttention are buffers: a run writes the new rows into them and copies nothing.
-    They have room for `rows` tokens, and grow by as many at a time, because attention reads unused rows, too. A cache of
+    They have room for `rows` tokens, and grow by as many at a time, so that memory follows the length. A cache of
     a sliding window has `window` rows. Caches that grow by Concat are outputs that the next run reads. Where a plan cannot
     update its input, as on a GPU, two buffers take turns. A model without caches reads all tokens again for each new one.
     """
