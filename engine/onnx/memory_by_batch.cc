@@ -184,7 +184,7 @@ HeldMemory MemoryByBatch::planned(const Binding& dims, int threads) const {
         loaded_->kernels[i]->prepare(views(step.inputs), views(step.outputs), threads);
     workspaces[step.device] = std::max(workspaces[step.device], prepared->workspace_bytes);
   }
-  HeldMemory held;
+  HeldMemory held = {.shapes = held_bytes(bound)};
   for (size_t device = 0; device < workspaces.size(); ++device) {
     const auto arena = static_cast<size_t>(bound.arena_bytes[device]);
     const bool is_gpu = device + 1 < workspaces.size();
@@ -229,13 +229,14 @@ MemoryByBatch::Bindings MemoryByBatch::bindings_for(int64_t batch) const {
   return bindings;
 }
 
-// Each run has room for the largest of its bindings.
+// Each run has room for the largest of its bindings, and keeps the sizes of all.
 HeldMemory MemoryByBatch::planned(const Bindings& bindings) const {
   HeldMemory held;
   const auto add = [&](const std::vector<Binding>& of_run, int threads, size_t runs) {
     HeldMemory most;
     for (const Binding& dims : of_run) {
       const HeldMemory one = planned(dims, threads);
+      held.shapes += runs * one.shapes;
       for (const auto field : kPlanned) most.*field = std::max(most.*field, one.*field);
     }
     for (const auto field : kPlanned) held.*field += runs * most.*field;
@@ -284,6 +285,7 @@ void MemoryByBatch::probe() {
     const Bindings bindings = bindings_for(probed_[i]);
     const HeldMemory plans = planned(bindings);
     for (const auto field : kPlanned) beyond.*field -= std::min(beyond.*field, plans.*field);
+    beyond.shapes -= std::min(beyond.shapes, plans.shapes);
     bytes_of_binding_ = static_cast<double>(beyond.shapes) / static_cast<double>(bindings.count());
   }
   const std::vector<bool> solvable = solvable_symbols(*plan_);
@@ -320,7 +322,7 @@ HeldMemory MemoryByBatch::predict(int64_t batch) const {
   for (const auto field : kPlanned) held.*field += beyond(field, batch);
   held.ports = has_staging_ ? staged_bytes(batch) : beyond(&HeldMemory::ports, batch);
   held.late = beyond(&HeldMemory::late, batch);
-  held.shapes =
+  held.shapes +=
       static_cast<size_t>(std::llround(bytes_of_binding_ * static_cast<double>(bindings.count())));
   return held;
 }

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 
+#include "anneal/engine/run/memory/held_memory.h"
+
 namespace anneal {
 namespace {
-
-template <class T>
-size_t vector_bytes(const std::vector<T>& values) {
-  return values.capacity() * sizeof(T);
-}
 
 // The values of outer symbols that a plan uses; the outermost plan has none.
 std::optional<int64_t> symbol_value(const SymbolValues& outer, uint32_t symbol) {
@@ -19,11 +16,7 @@ std::optional<int64_t> symbol_value(const SymbolValues& outer, uint32_t symbol) 
 
 size_t BoundShapes::memory_bytes() const {
   size_t bytes = sizeof(*this) + vector_bytes(input_dims) + vector_bytes(outer) +
-                 vector_bytes(steps) + vector_bytes(plan.symbols) + vector_bytes(plan.slots) +
-                 vector_bytes(plan.offsets) + vector_bytes(plan.arena_bytes) +
-                 vector_bytes(plan.facts) + plan.changed.capacity() / 8;
-  for (const Fact& fact : plan.facts)
-    if (fact.elements) bytes += vector_bytes(*fact.elements);
+                 vector_bytes(steps) + held_bytes(plan);
   for (const StepState& step : steps)
     bytes += vector_bytes(step.inputs) + vector_bytes(step.outputs);
   return bytes;

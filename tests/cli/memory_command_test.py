@@ -29,6 +29,10 @@ WIDE = model([node("CumSum", ["x", "axis"], ["b"], "sum"), node("CumSum", ["b", 
 MIXED = model([node("Abs", ["x"], ["a"], "abs"), node("CumSum", ["a", "axis"], ["y"], "sum_of_rows")],
               [value_info("x", [1, 3])], [value_info("y", [1, 3])], [tensor([], [0], I64) + field(8, "axis")])
 FIXED = model([node("Abs", ["x"], ["y"], "abs")], [value_info("x", [2, 3])], [value_info("y", [2, 3])])
+# The zeros are contents that a run knows, while they are few.
+ZEROS = model([node("Shape", ["x"], ["shape"], "shape"), node("ConstantOfShape", ["shape"], ["zeros"], "zeros"),
+               node("Abs", ["x"], ["y"], "abs")],
+              [value_info("x", ["N", 300])], [value_info("y", ["N", 300]), value_info("zeros", ["N", 300])])
 
 
 class MemoryByBatch(Command):
@@ -50,6 +54,14 @@ class MemoryByBatch(Command):
                     self.assertEqual(each["input_bytes"], each["batch"] * 4000)
                     parts = [value for name, value in measured.items() if name not in ("all", "gpu", "host")]
                     self.assertEqual(sum(parts), measured["all"])
+
+    def test_predicts_the_contents_that_a_run_knows(self):
+        self.write("m.onnx", ZEROS)
+        _, report = self.report("m.onnx", "--micro-batch", 16)
+        for each in report["batches"]:
+            self.assertEqual(each["predicted_bytes"], each["measured_bytes"])
+        known = [each["measured_bytes"]["shapes"] for each in report["batches"]]
+        self.assertGreater(known[0], known[1] + 2400)
 
     def test_a_batch_in_slices_takes_what_slices_take(self):
         self.write("m.onnx", ROWS)

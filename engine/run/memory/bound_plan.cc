@@ -8,6 +8,7 @@
 #include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/run/memory/held_memory.h"
 
 namespace anneal {
 namespace {
@@ -262,6 +263,15 @@ void place_arena(const Plan& plan, bool fixed, BoundPlan& bound) {
 }
 
 }  // namespace
+
+size_t held_bytes(const BoundPlan& bound) {
+  size_t bytes = vector_bytes(bound.symbols) + vector_bytes(bound.slots) +
+                 vector_bytes(bound.offsets) + vector_bytes(bound.arena_bytes) +
+                 vector_bytes(bound.facts) + bound.changed.capacity() / 8;
+  for (const Fact& fact : bound.facts)
+    if (fact.elements) bytes += vector_bytes(*fact.elements);
+  return bytes;
+}
 
 uint64_t bytes_of(const TensorView& view) {
   return static_cast<uint64_t>(extent(view.dims, view.strides)) * size_of(view.dtype);

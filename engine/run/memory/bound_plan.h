@@ -33,6 +33,8 @@ BoundPlan bind_shapes(const Plan& plan, std::span<const Tensor> weights,
                       std::span<const Dims> dims_of_inputs, const SymbolValues& outer = {},
                       BoundPlan before = {});
 
+size_t held_bytes(const BoundPlan& bound);  // of its vectors
+
 // "step \"conv1\" (Conv)": at which most bytes of the first device's arena are in use.
 std::string fullest_step(const Plan& plan, const BoundPlan& bound);
 

@@ -1,8 +1,14 @@
 // What a context holds, by use.
 #pragma once
 #include <cstddef>
+#include <vector>
 
 namespace anneal {
+
+template <class T>
+size_t vector_bytes(const std::vector<T>& values) {
+  return values.capacity() * sizeof(T);
+}
 
 // In bytes, on all devices.
 struct HeldMemory {
