@@ -3,52 +3,119 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "anneal/core/fail.h"
-#include "anneal/engine/builder/batch_axis.h"
-#include "anneal/engine/builder/builder.h"
-#include "anneal/engine/plan.h"
+#include "anneal/engine/symbols.h"
+#include "anneal/graph/op/batch_rows.h"
 #include "anneal/graph/text/text.h"
+#include "anneal/optimizer/pipeline/pipeline.h"
 
 namespace anneal {
 namespace {
 
-// Names the first layer that reads the batch and has a result without it on axis 0, where a proof
-// most likely fails. Empty: none does.
-std::string first_without_rows(const Graph& graph, Size rows) {
-  const auto has_rows = [&](ValueId id) {
-    if (id == ValueId::kNone) return false;
-    const Shape& shape = graph.value(id).type().shape;
-    return shape.rank() > 0 && shape[0] == rows;
-  };
+// Where the rows of a batch lie in the values of a graph: on one axis of a value, whichever it is.
+class GraphRows {
+ public:
+  GraphRows(const Graph& graph, Size rows)
+      : graph_(graph), rows_(rows), symbol_(*graph.sizes().symbol_index(rows)) {}
+
+  bool has_rows(ValueId id) const { return id != ValueId::kNone && operand(id).has_rows(); }
+  // Whether other sizes of the value than that of one axis follow from the number of rows.
+  bool lie_elsewhere(ValueId id) const {
+    const Shape& shape = graph_.value(id).type().shape;
+    const auto follows = [&](Size size) { return follows_from_rows(size); };
+    return std::count_if(shape.begin(), shape.end(), follows) != (has_rows(id) ? 1 : 0);
+  }
+  // Asked about each layer, in order.
+  bool keeps_rows_apart(const Layer& layer) {
+    std::vector<BatchOperand> inputs, outputs;
+    for (const ValueId id : layer.inputs) inputs.push_back(operand(id));
+    for (const ValueId id : layer.outputs) outputs.push_back(operand(id));
+    if (layer.epilogues.empty() && gives_sizes_of_rows(layer)) {
+      counts_rows_.insert(layer.outputs[0]);
+      return true;
+    }
+    return computes_rows_apart({.op = layer.op,
+                                .epilogues = layer.epilogues,
+                                .op_input_count = static_cast<size_t>(layer.op_input_count),
+                                .inputs = inputs,
+                                .outputs = outputs});
+  }
+
+ private:
+  bool follows_from_rows(Size size) const { return contains_symbol(graph_.sizes(), size, symbol_); }
+  bool gives_sizes_of_rows(const Layer& layer) const {
+    if (const auto* sizes = std::get_if<SizeTensor>(&layer.op))
+      return std::ranges::any_of(sizes->elements,
+                                 [&](Size size) { return follows_from_rows(size); });
+    return std::holds_alternative<ShapeOf>(layer.op) && has_rows(layer.inputs[0]);
+  }
+  BatchOperand operand(ValueId id) const {
+    if (id == ValueId::kNone) return {};
+    const Fact& fact = graph_.value(id).fact;
+    const Shape& shape = fact.type.shape;
+    BatchOperand result = {.shape = &shape, .counts_rows = counts_rows_.contains(id)};
+    const auto* const axis = std::find(shape.begin(), shape.end(), rows_);
+    if (axis != shape.end()) result.axis = static_cast<int>(axis - shape.begin());
+    if (fact.elements) result.elements = &*fact.elements;
+    return result;
+  }
+
+  const Graph& graph_;
+  Size rows_;
+  uint32_t symbol_;
+  std::set<ValueId> counts_rows_;  // an element follows from the number of rows
+};
+
+std::string shown_type(const Graph& graph, ValueId id) {
+  return to_string(graph.value(id).type(), graph.sizes());
+}
+
+// Why a row of the outputs may depend on other rows; empty: none does.
+std::string why_rows_mix(const Graph& graph, Size size) {
+  GraphRows rows(graph, size);
   for (const LayerId id : graph.order()) {
     const Layer& layer = graph.layer(id);
-    if (std::holds_alternative<ShapeOf>(layer.op) || std::ranges::none_of(layer.inputs, has_rows))
+    for (const ValueId output : layer.outputs)
+      if (rows.lie_elsewhere(output))
+        return fmt::format("the rows are no axis of value \"{}\", which is {}",
+                           graph.value(output).name, shown_type(graph, output));
+    if (!rows.keeps_rows_apart(layer))
+      return fmt::format("layer \"{}\" ({}) mixes rows", layer.name, op_name(layer.op.index()));
+  }
+  for (const Graph::Output& output : graph.outputs())
+    if (!rows.has_rows(output.value)) return fmt::format("output \"{}\" has no rows", output.name);
+  return {};
+}
+
+// Names the first layer that reads the batch and has a result without it, where a proof most likely
+// fails. Empty: none does.
+std::string first_without_rows(const Graph& graph, Size size) {
+  const GraphRows rows(graph, size);
+  for (const LayerId id : graph.order()) {
+    const Layer& layer = graph.layer(id);
+    if (std::holds_alternative<ShapeOf>(layer.op) ||
+        std::ranges::none_of(layer.inputs, [&](ValueId input) { return rows.has_rows(input); }))
       continue;
     for (const ValueId output : layer.outputs)
-      if (!has_rows(output))
-        return fmt::format(
-            "; \"{}\" ({}) has the batch on axis 0 of an input, but its result is {}", layer.name,
-            to_string(layer.op), to_string(graph.value(output).type(), graph.sizes()));
+      if (!rows.has_rows(output))
+        return fmt::format("; \"{}\" ({}) reads the batch, but its result is {}", layer.name,
+                           to_string(layer.op), shown_type(graph, output));
   }
   return {};
 }
 
-// The proof is one of plans for the CPU, whatever the target.
+// The proof is one of the optimized graph: passes remove layers that fix or mix rows in form only.
 void prove_rows_apart(const ImportResult& imported) {
-  const EngineFile file = build(imported.graph.clone());
-  const Plan& plan = file.plans.front();
-  const auto rows = separable_batch(plan);
-  if (!rows)
-    fail(ErrorCode::kUnsupported,
-         rows.reason() + first_without_rows(imported.graph, imported.batch->rows));
-  const std::string& name = plan.sizes->symbols()[*rows].name;
-  const std::string wanted = imported.graph.sizes().text(imported.batch->rows);
-  if (name != wanted)
-    fail(ErrorCode::kUnsupported,
-         fmt::format("the rows of the outputs are {}, not the batch that is opened", name));
+  Graph graph = imported.graph.clone();
+  run_pipeline(graph, default_pipeline(), {});
+  const Size rows = imported.batch->rows;
+  if (const std::string why = why_rows_mix(graph, rows); !why.empty())
+    fail(ErrorCode::kUnsupported, why + first_without_rows(imported.graph, rows));
 }
 
 }  // namespace

@@ -56,11 +56,11 @@ enum class ViewRule : uint8_t {
 enum class TransposeRule : uint8_t { kStays, kPasses };
 
 // Whether each row of its outputs follows from the same row of its inputs, a row being an index of
-// axis 0: whether a batch may be run in parts (engine/builder/batch_split.cc).
+// one axis: whether a batch may be run in parts, or opened (graph/op/batch_rows.cc).
 enum class BatchRule : uint8_t {
   kMixesRows,
-  kFirstInput,  // if only input 0 has rows, and its fields do not name axis 0
-  kBroadcast,   // if all inputs line up by broadcasting, and its fields do not name axis 0
+  kFirstInput,  // if only input 0 has rows, and its fields do not name their axis
+  kBroadcast,   // if all inputs line up by broadcasting, and its fields do not name their axis
   kOwn          // by a rule for this op
 };
 
@@ -166,12 +166,12 @@ template <>
 inline constexpr OpTraits op_traits<Slice> = {
     .arity = Arity{5, 5}, .host = inputs_from(1), .data = only(0), .program = kNoInputs,
     .epilogue = EpilogueRule::kNever, .half = HalfRole::kMoves, .view = ViewRule::kOfInput,
-    .transpose = TransposeRule::kPasses, .batch = BatchRule::kMixesRows};
+    .transpose = TransposeRule::kPasses, .batch = BatchRule::kOwn};
 template <>
 inline constexpr OpTraits op_traits<Pad> = {
     .arity = Arity{2, 3}, .host = only(1), .data = only(0, 2), .program = kNoInputs,
     .epilogue = EpilogueRule::kIfTargetsAgree, .half = HalfRole::kMoves, .view = ViewRule::kNone,
-    .transpose = TransposeRule::kPasses, .batch = BatchRule::kMixesRows};
+    .transpose = TransposeRule::kPasses, .batch = BatchRule::kOwn};
 template <>
 inline constexpr OpTraits op_traits<Expand> = {
     .arity = Arity{2, 2}, .host = only(1), .data = only(0), .program = kNoInputs,
@@ -281,7 +281,7 @@ template <>
 inline constexpr OpTraits op_traits<Recurrent> = {
     .arity = Arity{3, 8}, .host = kNoInputs, .data = only(0), .program = kNoInputs,
     .epilogue = EpilogueRule::kNever, .half = HalfRole::kFixed, .view = ViewRule::kNone,
-    .transpose = TransposeRule::kStays, .batch = BatchRule::kMixesRows};
+    .transpose = TransposeRule::kStays, .batch = BatchRule::kOwn};
 template <>
 inline constexpr OpTraits op_traits<Custom> = {
     .arity = Arity{0, kMany}, .host = kNoInputs, .data = kNoInputs, .program = kNoInputs,

@@ -120,6 +120,15 @@ std::vector<Size> Node::with_batch(int x, std::vector<Size> sizes) const {
   return sizes;
 }
 
+ValueId Node::repeated_for_batch(int x, int axis) {
+  const Shape& own = shape(x);
+  if (batch()->in_model != 1 || axis >= own.rank() || !(own[axis] == Size(1))) return input(x);
+  std::vector<Size> sizes(own.begin(), own.end());
+  sizes[static_cast<size_t>(axis)] = batch()->rows;
+  const std::string suffix = fmt::format("rows_of_{}", x);
+  return layer(Expand{}, {input(x), sizes_value(sizes, suffix + "/sizes")}, suffix);
+}
+
 ValueId Node::sizes_input(int x, int sizes) {
   if (!has_batch(x)) return input(sizes);
   const auto known = known_sizes(sizes);

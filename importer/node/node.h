@@ -81,6 +81,9 @@ class Node : public NodeInputs, public NodeAttributes {
   // the sizes begin with its number. The batch is the outermost axis, so each row keeps its
   // elements under any other sizes.
   std::vector<Size> with_batch(int x, std::vector<Size> sizes) const;
+  // Input x, whose one row along the axis serves the whole batch, with that row for each row of the
+  // open batch. Input x itself where it has no such row.
+  ValueId repeated_for_batch(int x, int axis);
   // The same of those in input `sizes`, as a value.
   ValueId sizes_input(int x, int sizes);
 

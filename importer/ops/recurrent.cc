@@ -199,6 +199,11 @@ class RecurrentImporter {
     std::vector<ValueId> inputs;
     for (int i = 0; i < node_.input_count(); ++i) inputs.push_back(node_.optional_input(i));
     inputs.resize(8, ValueId::kNone);
+    const int batch_axis = batch_first_ ? 0 : 1;
+    if (node_.batch() && node_.shape(kX)[batch_axis] == node_.batch()->rows)
+      for (const int state : {kH0, kC0})
+        if (node_.has_input(state))
+          inputs[static_cast<size_t>(state)] = node_.repeated_for_batch(state, batch_axis);
     if (quantized_) {
       inputs[kW] = dequantized_weights(node_, kW, 8, "weights");
       inputs[kR] = dequantized_weights(node_, kR, 10, "recurrent_weights");

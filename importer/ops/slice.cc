@@ -190,18 +190,6 @@ Outputs import_split(Node& node) {
   return split(node, axis, equal_parts(node, axis, count.value_or(node.output_count())));
 }
 
-// An operand with one row for the whole batch, as that of a class token, has that row for each.
-ValueId with_rows_of_batch(Node& node, int input) {
-  const Shape& shape = node.shape(input);
-  if (node.batch()->in_model != 1 || shape.rank() == 0 || !(shape[0] == Size(1)))
-    return node.input(input);
-  std::vector<Size> sizes(shape.begin(), shape.end());
-  sizes[0] = node.batch()->rows;
-  const std::string suffix = fmt::format("rows_of_{}", input);
-  return node.layer(Expand{}, {node.input(input), node.sizes_value(sizes, suffix + "/sizes")},
-                    suffix);
-}
-
 Outputs concat(Node& node, int64_t axis) {
   if (node.input_count() == 0) node.invalid("no inputs");
   std::vector<ValueId> inputs;
@@ -215,7 +203,7 @@ Outputs concat(Node& node, int64_t axis) {
   for (int i = 0; i < node.input_count(); ++i) has_batch |= node.has_batch(i);
   if (has_batch && resolved != 0)
     for (int i = 0; i < node.input_count(); ++i)
-      inputs[static_cast<size_t>(i)] = with_rows_of_batch(node, i);
+      inputs[static_cast<size_t>(i)] = node.repeated_for_batch(i, 0);
   return node.result(Concat{.axis = resolved}, inputs);
 }
 Outputs import_concat_default_axis(Node& node) { return concat(node, node.integer("axis", 1)); }

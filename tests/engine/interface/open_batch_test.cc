@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,11 @@ struct FixedModel {
     return all;
   }
 };
+
+// Of a GRU with 3 features and 4 hidden ones.
+void add_recurrent_weights(ModelBuilder& model) {
+  model.floats("w", {1, 12, 3}, numbers(36, 21)).floats("r", {1, 12, 4}, numbers(48, 22));
+}
 
 const FixedModel kOpened[] = {
     {"a flat tensor for a product",
@@ -137,6 +143,48 @@ const FixedModel kOpened[] = {
        model.node("Reshape", {"t", "together"}, {"y"});
        return model;
      }},
+    {"the same part of each row, within zeros",
+     {6, 4},
+     [](int64_t) {
+       ModelBuilder model;
+       model.integers("starts", {0, 1})
+           .integers("ends", {std::numeric_limits<int32_t>::max(), 5})
+           .integers("axes", {0, 1});
+       model.integers("pads", {0, 1, 2, 0, 0, 1});
+       model.node("Slice", {"x", "starts", "ends", "axes"}, {"s"});
+       model.node("Pad", {"s", "pads"}, {"p"});
+       set(model.node("Softmax", {"p"}, {"y"}), "axis", int64_t{2});
+       return model;
+     }},
+    {"rows behind time, for a recurrent layer",
+     {5, 3},
+     [](int64_t) {
+       ModelBuilder model(13);
+       add_recurrent_weights(model);
+       set(model.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0, 2});
+       set(model.node("GRU", {"t", "w", "r"}, {"g", "last"}), "hidden_size", int64_t{4});
+       model.integers("one", {1}).integers("first", {0});
+       model.node("Squeeze", {"g", "one"}, {"s"});
+       set(model.node("Transpose", {"s"}, {"back"}), "perm", std::vector<int64_t>{1, 0, 2});
+       model.node("Squeeze", {"last", "first"}, {"l"});
+       model.node("Unsqueeze", {"l", "one"}, {"u"});
+       model.node("Mul", {"back", "u"}, {"y"});
+       return model;
+     }},
+    {"products, sums and norms of rows on axis 1",
+     {5, 4},
+     [](int64_t) {
+       ModelBuilder model;
+       model.floats("w", {4, 6}, numbers(24, 7)).floats("b", {5, 1, 6}, numbers(30, 8));
+       set(model.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0, 2});
+       model.node("MatMul", {"t", "w"}, {"m"});
+       model.node("Add", {"m", "b"}, {"a"});
+       set(model.node("Softmax", {"a"}, {"p"}), "axis", int64_t{0});
+       set(model.node("Concat", {"a", "p"}, {"c"}), "axis", int64_t{0});
+       set(model.node("ReduceMax", {"c"}, {"h"}), "axes", std::vector<int64_t>{2});
+       set(model.node("Transpose", {"h"}, {"y"}), "perm", std::vector<int64_t>{1, 0, 2});
+       return model;
+     }},
 };
 
 // One token before those of each row, which the model has once.
@@ -146,6 +194,21 @@ const FixedModel kClassToken = {
       model.floats("token", {1, 1, 4}, numbers(4, 5)).floats("places", {1, 4, 4}, numbers(16, 6));
       set(model.node("Concat", {"token", "x"}, {"c"}), "axis", int64_t{1});
       model.node("Add", {"c", "places"}, {"y"});
+      return model;
+    }};
+
+// A state of one row, which the model has once.
+const FixedModel kInitialState = {
+    "an initial state", {5, 3}, [](int64_t) {
+      ModelBuilder model(14);
+      add_recurrent_weights(model);
+      model.floats("h", {1, 1, 4}, numbers(4, 9)).integers("one", {1});
+      auto& gru = model.node("GRU", {"x", "w", "r", "", "", "state"}, {"g"});
+      set(model.node("Transpose", {"h"}, {"state"}), "perm", std::vector<int64_t>{1, 0, 2});
+      set(gru, "hidden_size", int64_t{4});
+      set(gru, "layout", int64_t{1});
+      model.integers("axis", {2});
+      model.node("Squeeze", {"g", "axis"}, {"y"});
       return model;
     }};
 
@@ -201,7 +264,9 @@ TEST(OpenBatch, EachRowHasItsResult) {
     for (const int64_t batch : {1, 4}) expect_rows_apart(model, batch, "cpu");
     expect_rows_apart(model, 1, "emulated");
   }
-  for (const std::string target : {"cpu", "emulated"}) expect_rows_apart(kClassToken, 1, target);
+  for (const std::string target : {"cpu", "emulated"})
+    for (const FixedModel* model : {&kClassToken, &kInitialState})
+      expect_rows_apart(*model, 1, target);
 }
 
 TEST(OpenBatch, IsFixedAtAnotherSize) {
@@ -286,6 +351,40 @@ const Refused kRefused[] = {
        model.node("Add", {"x", "c"}, {"y"}, "fault");
      },
      "fault"},
+    {"rows in reverse order", 1,
+     [](ModelBuilder& model) {
+       model.integers("starts", {-1}).integers("ends", {-100}).integers("axes", {0});
+       model.integers("steps", {-1});
+       model.node("Slice", {"x", "starts", "ends", "axes", "steps"}, {"y"}, "fault");
+     },
+     "y"},
+    {"rows that follow each other in time", 1,
+     [](ModelBuilder& model) {
+       model.floats("w", {1, 3, 4}, numbers(12, 1)).floats("r", {1, 3, 3}, numbers(9, 2));
+       auto& rnn = model.node("RNN", {"x", "w", "r"}, {"y"}, "fault");
+       set(rnn, "hidden_size", int64_t{3});
+     },
+     "fault"},
+    {"a softmax over rows on another axis", 1,
+     [](ModelBuilder& model) {
+       set(model.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0, 2});
+       set(model.node("Softmax", {"t"}, {"y"}, "fault"), "axis", int64_t{1});
+     },
+     "fault"},
+    {"a reshape that mixes rows on another axis", 1,
+     [](ModelBuilder& model) {
+       set(model.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0, 2});
+       model.integers("sizes", {3, -1, 8});
+       model.node("Reshape", {"t", "sizes"}, {"y"}, "fault");
+     },
+     "fault"},
+    {"rows that other rows pad", 1,
+     [](ModelBuilder& model) {
+       model.integers("pads", {0, 0, 0, 0, 0, 0});
+       set(model.node("Concat", {"x", "x"}, {"c"}, "fault"), "axis", int64_t{0});
+       model.node("Pad", {"c", "pads"}, {"y"}, "pad");
+     },
+     "rows"},
     {"a result without rows", 1,
      [](ModelBuilder& model) {
        set(model.node("ReduceSum", {"x"}, {"y"}, "fault"), "keepdims", int64_t{0});
