@@ -276,6 +276,20 @@ TEST(Fault, BytesWithoutAValueThatDoNotMatter) {
   EXPECT_THAT(fault_of(begin + "dp2a.hi.u32.u32 %r9, %r1, %r22, %r1;" + store),
               HasSubstr("register %r9 has no value in thread 0, since register %r20 has none"));
   EXPECT_THAT(fault_of(begin + "add.u32 %r9, %r22, 1;" + store), HasSubstr("has no value"));
+  const std::string halves =
+      "cvt.u16.u32 %rs1, %r1;\ncvt.u16.u32 %rs2, %r20;\nmov.b32 %r22, {%rs1, %rs2};\n";
+  EXPECT_EQ(fault_of(halves + "dp2a.lo.u32.u32 %r9, %r1, %r22, %r1;" + store), "none");
+  EXPECT_THAT(fault_of(halves + "dp2a.hi.u32.u32 %r9, %r1, %r22, %r1;" + store),
+              HasSubstr("register %r9 has no value in thread 0, since register %r20 has none"));
+}
+
+// What half of the lanes wrote says nothing of the others.
+TEST(Fault, BytesWithoutAValueOfOtherLanes) {
+  const std::string text =
+      "prmt.b32 %r22, %r20, %r20, 0x3210;\nsetp.lt.u32 %p1, %r1, 16;\n"
+      "@%p1 prmt.b32 %r22, %r1, %r20, 0x7610;\ndp2a.lo.u32.u32 %r9, %r1, %r22, %r1;"
+      "\nst.global.u32 [%rd3], %r9;";
+  EXPECT_THAT(fault_of(text), HasSubstr("register %r9 has no value in thread 16"));
 }
 
 TEST(Fault, VectorsOf32Bytes) {

@@ -22,6 +22,13 @@ void join_halves(Warp& warp, const Instruction& instruction) {
   uint32_t result[kLanes];
   for (int i = 0; i < kLanes; ++i) result[i] = uint32_t{high[i]} << 16 | low[i];
   warp.write(instruction.at[0], result);
+  if (warp.without_value() == 0) return;
+  const uint32_t has_low = warp.lanes_with_value(instruction, 1),
+                 has_high = warp.lanes_with_value(instruction, 2);
+  Warp::Bytes bytes = {};
+  for (int i = 0; i < kLanes; ++i)
+    bytes[i] = static_cast<uint8_t>((has_low >> i & 1 ? 0 : 0x3) | (has_high >> i & 1 ? 0 : 0xc));
+  warp.set_bytes_without_value(bytes);
 }
 void split_halves(Warp& warp, const Instruction& instruction) {
   const auto* const whole = warp.read<uint32_t>(instruction.at[2]);

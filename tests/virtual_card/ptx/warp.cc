@@ -7,6 +7,12 @@
 namespace anneal::ptx {
 namespace {
 
+constexpr Warp::Bytes all_bytes() {
+  Warp::Bytes bytes = {};
+  for (uint8_t& byte : bytes) byte = 0xf;
+  return bytes;
+}
+
 uint32_t value_of(Special special, const Block& block, uint32_t thread) {
   switch (special) {
     case Special::kTidX:
@@ -265,10 +271,15 @@ void Warp::run_without_values(const Instruction& instruction) {
         ~without_value_;
     origins_[{is_predicate, place}] = origin;
     if (is_predicate) continue;
-    if (result_bytes_)
-      bytes_[place] = *result_bytes_;
-    else
+    if (!result_bytes_) {
       bytes_.erase(place);
+      continue;
+    }
+    Bytes& bytes = bytes_.try_emplace(place, all_bytes()).first->second;
+    for (uint32_t left = mask_; left != 0; left &= left - 1) {
+      const auto lane = static_cast<size_t>(std::countr_zero(left));
+      bytes[lane] = (*result_bytes_)[lane];
+    }
   }
 }
 
