@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,10 @@ class DataFile {
   uint64_t size() const { return size_; }
   // REQUIRES: offset + to.size() <= size(). Fails with kIo if the file has shrunk.
   void read(uint64_t offset, std::span<std::byte> to) const;
+  // The bytes in place, which outlive this; null if the system cannot map them. They are those of
+  // the file: a process that shortens it ends this one where they are read.
+  // REQUIRES: 0 < size, offset + size <= size().
+  std::shared_ptr<const std::byte> map(uint64_t offset, size_t size) const;
 
  private:
   int fd_ = -1;

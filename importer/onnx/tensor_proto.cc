@@ -169,6 +169,9 @@ uint64_t parse_number(const std::string& key, const std::string& text) {
   return number;
 }
 
+// Fewer bytes are read: a process has a limited number of mappings.
+constexpr uint64_t kLeastMapped = 1 << 20;
+
 Tensor from_external(const TensorProto& proto, DataType dtype, const Dims& dims, uint64_t elements,
                      const std::string& folder) {
   std::string location;
@@ -193,6 +196,10 @@ Tensor from_external(const TensorProto& proto, DataType dtype, const Dims& dims,
           fail(ErrorCode::kInvalidModel,
                fmt::format("the file has {} bytes, but the tensor is {} bytes from {}", file.size(),
                            bytes, start));
+        const bool in_place =
+            bytes >= kLeastMapped && dtype != DataType::kBool && start % size_of(dtype) == 0;
+        if (const auto mapped = in_place ? file.map(start, bytes) : nullptr)
+          return Tensor(dtype, dims, mapped, {mapped.get(), bytes});
         auto fresh = allocate_tensor(dtype, dims);
         file.read(start, fresh.data);
         if (dtype == DataType::kBool) make_booleans(fresh.data);

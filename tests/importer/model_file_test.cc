@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -130,6 +131,41 @@ TEST_F(ModelFile, ExternalDataInsideTheFolder) {
     ASSERT_NE(w, nullptr);
     EXPECT_THAT(w->as<float>(), testing::ElementsAre(5, 6));
   }
+}
+
+// Large data is mapped where its elements are aligned; the file may go once it is.
+TEST_F(ModelFile, LargeExternalData) {
+  constexpr int64_t kCount = 300'000;
+  std::vector<float> values(kCount);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 1000);
+  const std::string bytes(reinterpret_cast<const char*>(values.data()), 4 * values.size());
+  for (const size_t offset : {0, 2, 4, 4096, 5000}) {
+    SCOPED_TRACE(offset);
+    const std::string data = write("model/data", std::string(offset, 'x') + bytes);
+    ModelBuilder model;
+    model.input("x", {"N", std::to_string(kCount)}).floats("w", {kCount}, {}).output("y");
+    model.node("Add", {"x", "w"}, {"y"});
+    make_external(model, "data", std::to_string(offset), "");
+    const ImportResult imported = import_file(write("model/m.onnx", model.bytes()));
+    fs::remove(data);
+    const Tensor* w = imported.graph.constant(imported.graph.find_value("w"));
+    ASSERT_NE(w, nullptr);
+    EXPECT_TRUE(std::ranges::equal(w->as<float>(), values));
+  }
+}
+
+TEST_F(ModelFile, LargeExternalBooleans) {
+  constexpr size_t kCount = 2 << 20;
+  write("model/data", std::string(kCount, '\7'));
+  ModelBuilder model;
+  model.input("x", {"N", std::to_string(kCount)}).output("y");
+  model.add_tensor("w", {kCount}, anneal_onnx::TensorProto::BOOL);
+  model.node("Where", {"w", "x", "x"}, {"y"});
+  make_external(model, "data", "", "");
+  const ImportResult imported = import_file(write("model/m.onnx", model.bytes()));
+  const Tensor* w = imported.graph.constant(imported.graph.find_value("w"));
+  ASSERT_NE(w, nullptr);
+  EXPECT_TRUE(std::ranges::all_of(w->as<uint8_t>(), [](uint8_t byte) { return byte == 1; }));
 }
 
 TEST_F(ModelFile, ExternalDataThatIsRefused) {
