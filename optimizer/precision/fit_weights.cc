@@ -102,12 +102,21 @@ class Fit {
 }  // namespace
 
 double rounding_error(std::span<const float> weights, float scale, IntegerLimits limits) {
-  double sum = 0;
-  for (const float weight : weights) {
+  constexpr size_t kSums = 4;  // that do not wait for each other
+  double sums[kSums] = {};
+  size_t i = 0;
+  const auto add = [&](size_t sum, float weight) {
     const double error = weight - double{integer_of(weight, scale, limits)} * double{scale};
-    sum += error * error;
-  }
-  return sum;
+    sums[sum] += error * error;
+  };
+  for (; i + kSums <= weights.size(); i += kSums)
+    for (size_t sum = 0; sum < kSums; ++sum) add(sum, weights[i + sum]);
+  for (; i < weights.size(); ++i) add(0, weights[i]);
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+double sum_of_squares(std::span<const float> weights) {
+  return sum_of(weights, kAll, [](float weight) { return weight * weight; });
 }
 
 float fitted_scale(std::span<const float> weights, float by_largest) {

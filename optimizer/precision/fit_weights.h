@@ -21,6 +21,9 @@ inline float integer_of(float weight, float scale, IntegerLimits limits) {
 // The sum of (w - s * integer_of(w, s))^2.
 double rounding_error(std::span<const float> weights, float scale, IntegerLimits limits = {});
 
+// REQUIRES: no square leaves f32
+double sum_of_squares(std::span<const float> weights);
+
 // The scale of the least error found, never more than that of `by_largest`, the scale by which
 // the largest magnitude becomes 127. A coarser scale may hit a grid that the weights lie on
 // already, a finer one clips the largest to round the others better; of the best the least-squares

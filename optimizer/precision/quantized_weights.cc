@@ -29,35 +29,53 @@ float real_of(float number) { return number; }
 float real_of(Float16 number) { return to_f32(number); }
 float real_of(BFloat16 number) { return to_f32(number); }
 
-// A few rows or columns of a matrix as f32, each contiguous.
-template <class T>
-std::vector<float> copied_rows(std::span<const T> matrix, int64_t rows, bool of_columns,
-                               int64_t first, int64_t count) {
-  const auto depth = static_cast<int64_t>(matrix.size()) / rows;
-  std::vector<float> copy(static_cast<size_t>(count * depth));
-  if (!of_columns) {
-    std::ranges::transform(matrix.subspan(static_cast<size_t>(first * depth), copy.size()),
-                           copy.begin(), [](T number) { return real_of(number); });
-    return copy;
-  }
-  const T* from = matrix.data() + first;
-  for (int64_t k = 0; k < depth; ++k, from += rows)
-    for (int64_t row = 0; row < count; ++row)
-      copy[static_cast<size_t>(row * depth + k)] = real_of(from[row]);
-  return copy;
-}
+// A few rows or columns of a matrix as f32, each contiguous. Their distance is no power of two, so
+// that columns do not meet in one set of a cache.
+class CopiedRows {
+ public:
+  CopiedRows(const Tensor& matrix, bool of_columns)
+      : matrix_(matrix),
+        of_columns_(of_columns),
+        rows_(matrix.dims()[of_columns ? 1 : 0]),
+        depth_(matrix.dims()[of_columns ? 0 : 1]) {}
 
-std::vector<float> copied_rows(const Tensor& matrix, int64_t rows, bool of_columns, int64_t first,
-                               int64_t count) {
-  switch (matrix.dtype()) {
-    case DataType::kF16:
-      return copied_rows(matrix.as<Float16>(), rows, of_columns, first, count);
-    case DataType::kBF16:
-      return copied_rows(matrix.as<BFloat16>(), rows, of_columns, first, count);
-    default:
-      return copied_rows(matrix.as<float>(), rows, of_columns, first, count);
+  void copy(int64_t first, int64_t count) {
+    memory_.resize(static_cast<size_t>(count * stride()));
+    switch (matrix_.dtype()) {
+      case DataType::kF16:
+        return copy(matrix_.as<Float16>().data(), first, count);
+      case DataType::kBF16:
+        return copy(matrix_.as<BFloat16>().data(), first, count);
+      default:
+        return copy(matrix_.as<float>().data(), first, count);
+    }
   }
-}
+  std::span<const float> operator[](int64_t row) const {
+    return std::span(memory_).subspan(static_cast<size_t>(row * stride()),
+                                      static_cast<size_t>(depth_));
+  }
+
+ private:
+  int64_t stride() const { return depth_ + 16; }
+  template <class T>
+  void copy(const T* matrix, int64_t first, int64_t count) {
+    float* const to = memory_.data();
+    if (!of_columns_) {
+      for (int64_t row = 0; row < count; ++row)
+        std::transform(matrix + (first + row) * depth_, matrix + (first + row + 1) * depth_,
+                       to + row * stride(), [](T number) { return real_of(number); });
+      return;
+    }
+    const T* from = matrix + first;
+    for (int64_t k = 0; k < depth_; ++k, from += rows_)
+      for (int64_t row = 0; row < count; ++row) to[row * stride() + k] = real_of(from[row]);
+  }
+
+  const Tensor& matrix_;
+  bool of_columns_;
+  int64_t rows_, depth_;
+  std::vector<float> memory_;
+};
 
 // In parts of a fixed length, which the compiler makes vectors of.
 void round_to(std::span<const float> weights, float scale, IntegerLimits limits, int8_t* to) {
@@ -102,7 +120,7 @@ class Block {
   }
 
   double error() const { return std::ldexp(error_, 2 * exponent_); }
-  double square() const { return std::ldexp(rounding_error(near_1_, 1, {0, 0}), 2 * exponent_); }
+  double square() const { return std::ldexp(sum_of_squares(near_1_), 2 * exponent_); }
 
  private:
   int exponent_ = 0;
@@ -196,16 +214,13 @@ QuantizedRows quantize_rows(const Tensor& matrix, bool of_columns, int bits, int
   ThreadTeam team(threads > 0 ? threads : hardware_threads());
   const int64_t parts = (rows + kTogether - 1) / kTogether;
   team.for_ranges(parts, 1, [&](int64_t begin, int64_t end) {
+    CopiedRows copied(matrix, of_columns);
     std::vector<float> memory;
     for (int64_t first = begin * kTogether; first < std::min(end * kTogether, rows);
          first += kTogether) {
       const int64_t count = std::min(kTogether, rows - first);
-      const std::vector<float> copy = copied_rows(matrix, rows, of_columns, first, count);
-      for (int64_t row = 0; row < count; ++row)
-        quantize(
-            first + row,
-            std::span(copy).subspan(static_cast<size_t>(row * depth), static_cast<size_t>(depth)),
-            memory);
+      copied.copy(first, count);
+      for (int64_t row = 0; row < count; ++row) quantize(first + row, copied[row], memory);
     }
   });
   double error = 0, square = 0;

@@ -268,6 +268,16 @@ std::string FourBitLayout::form() const {
                      group);
 }
 
+namespace {
+
+// The four halves of a byte that a number of 16 bits has, each in the low half of a byte.
+uint32_t spread(uint32_t halves) {
+  halves = (halves | halves << 8) & 0x00ff00ff;
+  return (halves | halves << 4) & 0x0f0f0f0f;
+}
+
+}  // namespace
+
 void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, int64_t panel,
                     std::byte* to) {
   const int64_t first = panel * FourBitLayout::kColumns;
@@ -281,11 +291,12 @@ void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, in
     std::byte* at = to;
     for (int64_t group = 0; group < groups; ++group, at += layout.group_bytes()) {
       auto* out = reinterpret_cast<uint8_t*>(at) + column * 4;
-      for (int64_t k = 0; k < layout.group; k += 8, out += 64, from += 4)
-        for (int j = 0; j < 4; ++j) {
-          const int low = from[j / 2] >> j % 2 * 4 & 15, high = from[2 + j / 2] >> j % 2 * 4 & 15;
-          out[j] = static_cast<uint8_t>(low | high << 4);
-        }
+      for (int64_t k = 0; k < layout.group; k += 8, out += 64, from += 4) {
+        uint32_t codes;
+        std::memcpy(&codes, from, sizeof codes);
+        codes = spread(codes & 0xffff) | spread(codes >> 16) << 4;
+        std::memcpy(out, &codes, sizeof codes);
+      }
       std::memcpy(at + layout.scales_at() + column * 4, source.scales + factor + group,
                   sizeof(float));
       if (layout.has_zeros)
