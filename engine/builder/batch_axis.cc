@@ -12,34 +12,34 @@
 namespace anneal {
 namespace {
 
-enum class Rows : uint8_t { kNone, kAxis0, kElsewhere };
+enum class RowPlace : uint8_t { kNone, kAxis0, kElsewhere };
 
 // Where the rows of a batch lie in each slot of a plan.
-class BatchRows {
+class PlanRows {
  public:
   // symbol: the number of rows, which is `size`.
-  BatchRows(const Plan& plan, uint32_t symbol, Size size)
-      : plan_(plan), symbol_(symbol), size_(size), counts_rows_(plan.slots.size()) {
+  PlanRows(const Plan& plan, uint32_t symbol, Size size)
+      : plan_(plan), symbol_(symbol), size_(size), counts_of_rows_(plan.slots.size()) {
     for (const Slot& slot : plan_.slots) rows_.push_back(rows_of(slot));
   }
 
   bool has_symbol(Size size) const { return contains_symbol(*plan_.sizes, size, symbol_); }
-  Rows operator[](size_t slot) const { return rows_[slot]; }
+  RowPlace operator[](size_t slot) const { return rows_[slot]; }
   // Rows on axis 0, or none. A row of a view is a part of the same row of its base.
   bool are_separate(size_t index) const {
-    if (rows_[index] == Rows::kElsewhere) return false;
+    if (rows_[index] == RowPlace::kElsewhere) return false;
     const Slot& slot = plan_.slots[index];
     if (slot.storage != Storage::kView) return true;
     if (rows_[slot.base] != rows_[index] || has_symbol(slot.base_offset)) return false;
-    return rows_[index] == Rows::kNone || slot.strides[0] == plan_.slots[slot.base].strides[0];
+    return rows_[index] == RowPlace::kNone || slot.strides[0] == plan_.slots[slot.base].strides[0];
   }
 
   // Asked about each step, in order.
   bool keeps_rows_apart(const Step& step) {
     const auto* sizes = std::get_if<SizeTensor>(&step.op);
     if (sizes != nullptr && step.epilogues.empty()) {
-      counts_rows_[step.outputs[0]] =
-          std::ranges::any_of(sizes->elements, [&](Size size) { return has_symbol(size); });
+      if (std::ranges::any_of(sizes->elements, [&](Size size) { return has_symbol(size); }))
+        counts_of_rows_[step.outputs[0]] = &sizes->elements;
       return true;
     }
     const auto inputs = operands(step.inputs), outputs = operands(step.outputs);
@@ -51,35 +51,39 @@ class BatchRows {
   }
 
  private:
+  // Elements of constants are not read, so Slice and Pad of rows are refused.
   std::vector<BatchOperand> operands(const std::vector<uint32_t>& slots) const {
     std::vector<BatchOperand> result;
     for (const uint32_t slot : slots) {
       BatchOperand& operand = result.emplace_back();
       if (slot == kNoSlot) continue;
       operand.shape = &plan_.slots[slot].type.shape;
-      if (rows_[slot] == Rows::kAxis0) operand.axis = 0;
-      operand.counts_rows = counts_rows_[slot];
+      if (rows_[slot] == RowPlace::kAxis0) operand.axis = 0;
+      operand.elements = counts_of_rows_[slot];
+      operand.counts_rows = operand.elements != nullptr;
     }
     return result;
   }
-  Rows rows_of(const Slot& slot) const {
+  RowPlace rows_of(const Slot& slot) const {
     const auto has_any = [&](const Shape& sizes) {
       return std::any_of(sizes.begin(), sizes.end(), [&](Size size) { return has_symbol(size); });
     };
     const Shape& shape = slot.type.shape;
-    if (has_any(slot.strides) || slot.storage == Storage::kDataDependent) return Rows::kElsewhere;
-    if (!has_any(shape)) return Rows::kNone;
-    if (!(shape[0] == size_)) return Rows::kElsewhere;
+    if (has_any(slot.strides) || slot.storage == Storage::kDataDependent)
+      return RowPlace::kElsewhere;
+    if (!has_any(shape)) return RowPlace::kNone;
+    if (!(shape[0] == size_)) return RowPlace::kElsewhere;
     for (int axis = 1; axis < shape.rank(); ++axis)
-      if (has_symbol(shape[axis])) return Rows::kElsewhere;
-    return Rows::kAxis0;
+      if (has_symbol(shape[axis])) return RowPlace::kElsewhere;
+    return RowPlace::kAxis0;
   }
 
   const Plan& plan_;
   uint32_t symbol_;
   Size size_;
-  std::vector<Rows> rows_;         // by slot
-  std::vector<bool> counts_rows_;  // by slot: an element follows from the number of rows
+  std::vector<RowPlace> rows_;  // by slot
+  // By slot: the elements, where one follows from the number of rows; else null.
+  std::vector<const std::vector<Size>*> counts_of_rows_;
 };
 
 // The number of rows: axis 0 of the first output.
@@ -130,7 +134,7 @@ Result<uint32_t> separable_batch(const Plan& plan) {
   if (!plan.bodies.empty()) return refuse("the plan has control flow");
   const Result<uint32_t> symbol = find_symbol(plan);
   if (!symbol) return symbol;
-  BatchRows rows(plan, *symbol, plan.slots[plan.outputs[0]].type.shape[0]);
+  PlanRows rows(plan, *symbol, plan.slots[plan.outputs[0]].type.shape[0]);
   const std::vector<bool> used = used_slots(plan);
   for (size_t i = 0; i < plan.slots.size(); ++i)
     if (used[i] && !rows.are_separate(i))
@@ -138,7 +142,7 @@ Result<uint32_t> separable_batch(const Plan& plan) {
           "value \"{}\" has rows elsewhere than on axis 0, or a size that depends on values",
           plan.slots[i].name));
   for (const uint32_t output : plan.outputs)
-    if (rows[output] != Rows::kAxis0)
+    if (rows[output] != RowPlace::kAxis0)
       return refuse(fmt::format("output \"{}\" has other rows", plan.slots[output].name));
   for (const Step& step : plan.steps)
     if (!rows.keeps_rows_apart(step))

@@ -112,7 +112,8 @@ class MemoryByBatch {
   std::vector<int64_t> probed_;
   std::vector<HeldMemory> beyond_;  // planned(), by probe
   bool has_staging_ = false;        // staged_bytes() are those of all probes
-  double bytes_of_binding_ = 0;     // of HeldMemory::shapes, beside the bound plan's
+  double bytes_of_binding_ = 0;     // of HeldMemory::shapes, beside the bound plan's;
+                                    // with bodies an estimate
 };
 
 // A bar for each batch as an SVG. model: its name; size: that of MemoryByBatch.

@@ -9,6 +9,9 @@
 #include <vector>
 
 #include "anneal/core/fail.h"
+#include "anneal/engine/builder/batch_axis.h"
+#include "anneal/engine/builder/builder.h"
+#include "anneal/engine/plan.h"
 #include "anneal/engine/symbols.h"
 #include "anneal/graph/op/batch_rows.h"
 #include "anneal/graph/text/text.h"
@@ -18,6 +21,8 @@ namespace anneal {
 namespace {
 
 // Where the rows of a batch lie in the values of a graph: on one axis of a value, whichever it is.
+// The size of a result that values decide has a symbol of its own. It does not hide the number of
+// rows, for a layer that reads that number as a value is refused (BatchOperand::counts_rows).
 class GraphRows {
  public:
   GraphRows(const Graph& graph, Size rows)
@@ -78,12 +83,17 @@ std::string shown_type(const Graph& graph, ValueId id) {
 // Why a row of the outputs may depend on other rows; empty: none does.
 std::string why_rows_mix(const Graph& graph, Size size) {
   GraphRows rows(graph, size);
+  const auto why_elsewhere = [&](const std::vector<ValueId>& values) -> std::string {
+    for (const ValueId id : values)
+      if (rows.lie_elsewhere(id))
+        return fmt::format("the rows are no axis of value \"{}\", which is {}",
+                           graph.value(id).name, shown_type(graph, id));
+    return {};
+  };
+  if (const std::string why = why_elsewhere(graph.inputs()); !why.empty()) return why;
   for (const LayerId id : graph.order()) {
     const Layer& layer = graph.layer(id);
-    for (const ValueId output : layer.outputs)
-      if (rows.lie_elsewhere(output))
-        return fmt::format("the rows are no axis of value \"{}\", which is {}",
-                           graph.value(output).name, shown_type(graph, output));
+    if (const std::string why = why_elsewhere(layer.outputs); !why.empty()) return why;
     if (!rows.keeps_rows_apart(layer))
       return fmt::format("layer \"{}\" ({}) mixes rows", layer.name, op_name(layer.op.index()));
   }
@@ -110,11 +120,17 @@ std::string first_without_rows(const Graph& graph, Size size) {
 }
 
 // The proof is one of the optimized graph: passes remove layers that fix or mix rows in form only.
+// A plan may prove what a graph does not: its steps do not read values that are only views.
 void prove_rows_apart(const ImportResult& imported) {
   Graph graph = imported.graph.clone();
   run_pipeline(graph, default_pipeline(), {});
   const Size rows = imported.batch->rows;
-  if (const std::string why = why_rows_mix(graph, rows); !why.empty())
+  const std::string why = why_rows_mix(graph, rows);
+  if (why.empty()) return;
+  const EngineFile file = build(imported.graph.clone());
+  const Plan& plan = file.plans.front();
+  const auto symbol = separable_batch(plan);
+  if (!symbol || plan.sizes->symbols()[*symbol].name != imported.graph.sizes().text(rows))
     fail(ErrorCode::kUnsupported, why + first_without_rows(imported.graph, rows));
 }
 

@@ -20,9 +20,9 @@ bool reads_index(const Program& program, int axis) {
   });
 }
 
-class Rows {
+class LayerRows {
  public:
-  explicit Rows(const BatchLayer& layer) : layer_(layer) {}
+  explicit LayerRows(const BatchLayer& layer) : layer_(layer) {}
 
   size_t op_input_count() const { return layer_.op_input_count; }
   size_t input_count() const { return layer_.inputs.size(); }
@@ -78,28 +78,30 @@ template <class T>
 requires((*op_traits<T>.batch == BatchRule::kFirstInput ||
           *op_traits<T>.batch == BatchRule::kBroadcast) &&
          !requires(const T& op) { op.axis; } &&
-         !requires(const T& op) { op.axes; }) bool separates(const T&, const Rows& rows) {
+         !requires(const T& op) { op.axes; }) bool separates(const T&, const LayerRows& rows) {
   return rows.all_lie_on_axis_0();
 }
-bool separates(const Pointwise&, const Rows&) { return true; }
-bool separates(const Softmax& op, const Rows& rows) { return op.axis != rows.output().axis; }
-bool separates(const Concat& op, const Rows& rows) { return op.axis != rows.output().axis; }
-bool separates(const Normalize& op, const Rows& rows) {
+bool separates(const Pointwise&, const LayerRows&) { return true; }
+bool separates(const Softmax& op, const LayerRows& rows) { return op.axis != rows.output().axis; }
+bool separates(const Concat& op, const LayerRows& rows) { return op.axis != rows.output().axis; }
+bool separates(const Normalize& op, const LayerRows& rows) {
   return !contains(op.axes, rows.axis_of(0));
 }
-bool separates(const Resize& op, const Rows& rows) { return !contains(op.axes, rows.axis_of(0)); }
+bool separates(const Resize& op, const LayerRows& rows) {
+  return !contains(op.axes, rows.axis_of(0));
+}
 // The result would have no rows if their axis were reduced.
-bool separates(const Reduce& op, const Rows&) { return !op.map.uses_index(); }
-bool separates(const ArgReduce&, const Rows&) { return true; }
-bool separates(const Pool& op, const Rows& rows) {
+bool separates(const Reduce& op, const LayerRows&) { return !op.map.uses_index(); }
+bool separates(const ArgReduce&, const LayerRows&) { return true; }
+bool separates(const Pool& op, const LayerRows& rows) {
   return !op.with_indices && rows.all_lie_on_axis_0();
 }
-bool separates(const Expand&, const Rows& rows) { return rows.line_up(0, 1); }
-bool separates(const Transpose& op, const Rows& rows) {
+bool separates(const Expand&, const LayerRows& rows) { return rows.line_up(0, 1); }
+bool separates(const Transpose& op, const LayerRows& rows) {
   return op.permutation[static_cast<size_t>(rows.output().axis)] == rows.axis_of(0);
 }
 // Elements of a row keep their order if as many rows come before them as a row has outer indices.
-bool separates(const Reshape&, const Rows& rows) {
+bool separates(const Reshape&, const LayerRows& rows) {
   const auto outer = [](const BatchOperand& operand) {
     std::pair<int64_t, std::vector<uint32_t>> product = {1, {}};
     for (int axis = 0; axis < operand.axis; ++axis) {
@@ -116,30 +118,30 @@ bool separates(const Reshape&, const Rows& rows) {
 }
 // A constant with as many rows as the batch would be given whole with each part, so the operator
 // says which inputs have rows.
-bool separates(const Custom& op, const Rows& rows) {
+bool separates(const Custom& op, const LayerRows& rows) {
   const uint64_t batch = op.definition ? op.definition->description().row_inputs : 0;
   for (size_t i = 0; i < rows.op_input_count(); ++i)
     if (rows.has(i) && rows.has_rows(i) != (i < 64 && (batch >> i & 1) != 0)) return false;
   return batch != 0 && rows.all_lie_on_axis_0();
 }
-bool separates(const Gather& op, const Rows& rows) {
+bool separates(const Gather& op, const LayerRows& rows) {
   return !rows.has_rows(0) || (op.axis != rows.axis_of(0) && !rows.has_rows(1));
 }
 // No scale is that of a row.
 template <class T>
 requires(std::is_same_v<T, Quantize> ||
-         std::is_same_v<T, Dequantize>) bool separates(const T& op, const Rows& rows) {
+         std::is_same_v<T, Dequantize>) bool separates(const T& op, const LayerRows& rows) {
   return rows.is_scalar(1) || (op.axis != rows.axis_of(0) && op.block_size == 0);
 }
 // Rows of the batch are products of their own, or rows of the left matrix.
-bool separates(const MatMul& op, const Rows& rows) {
+bool separates(const MatMul& op, const LayerRows& rows) {
   if (!rows.none_have_rows(2, rows.op_input_count())) return false;
   const int from_end = rows.output().shape->rank() - rows.output().axis;
   if (from_end > 2) return rows.line_up(0, 2);
   return from_end == 2 && !rows.has_rows(1) && rows.is_scalar(2) &&
          rows.axis_of(0) == rows.rank_of(0) - (op.transpose_a ? 1 : 2);
 }
-bool separates(const Recurrent&, const Rows& rows) {
+bool separates(const Recurrent&, const LayerRows& rows) {
   enum { kX, kLengths = 4, kH0, kC0, kPeepholes };
   const auto on = [&](size_t input, int axis) {
     return !rows.has(input) || rows.axis_of(input) == axis;
@@ -151,11 +153,11 @@ bool separates(const Recurrent&, const Rows& rows) {
   return result;
 }
 // Whether it takes the same part of each row. One that is as long as all rows, and begins at the
-// first, takes all.
-bool separates(const Slice&, const Rows& rows) {
+// first, takes all. Ends that count rows show in the shape of the output, if they are known.
+bool separates(const Slice&, const LayerRows& rows) {
   enum { kStarts = 1, kAxes = 3, kSteps, kInputs };
   for (size_t i = kStarts; i < kInputs; ++i)
-    if (rows.has_rows(i) || rows.input(i).counts_rows) return false;
+    if (rows.has_rows(i)) return false;
   const std::vector<Size>*starts = rows.input(kStarts).elements, *axes = rows.input(kAxes).elements,
         *steps = rows.input(kSteps).elements;
   if (!rows.has_rows(0) || !starts || !axes || !steps) return false;
@@ -169,17 +171,27 @@ bool separates(const Slice&, const Rows& rows) {
   return true;
 }
 // Whether it pads each row alike, and adds none.
-bool separates(const Pad&, const Rows& rows) {
+bool separates(const Pad&, const LayerRows& rows) {
   const std::vector<Size>* pads = rows.input(1).elements;
   const auto axis = static_cast<size_t>(rows.axis_of(0)), rank = pads ? pads->size() / 2 : 0;
-  return rows.has_rows(0) && rows.none_have_rows(1, rows.op_input_count()) &&
-         !rows.input(1).counts_rows && axis < rank && (*pads)[axis] == Size(0) &&
-         (*pads)[rank + axis] == Size(0);
+  return rows.has_rows(0) && rows.none_have_rows(1, rows.op_input_count()) && axis < rank &&
+         (*pads)[axis] == Size(0) && (*pads)[rank + axis] == Size(0);
 }
 
-bool follows_rule(const std::monostate&, const Op&, const Rows&) { return false; }
+// Whether the output differs with this input, which counts the rows, by its shape alone, and the
+// shape is known.
+bool gives_shape(const Op& op, size_t input, const BatchOperand& operand) {
+  const auto is_known = [](Size size) { return !size.is_unknown(); };
+  if (operand.elements == nullptr || !std::ranges::all_of(*operand.elements, is_known))
+    return false;
+  return ((std::holds_alternative<Reshape>(op) || std::holds_alternative<Expand>(op)) &&
+          input == 1) ||
+         (std::holds_alternative<Slice>(op) && input == 2);
+}
+
+bool follows_rule(const std::monostate&, const Op&, const LayerRows&) { return false; }
 template <class T>
-bool follows_rule(const T& op, const Op& any, const Rows& rows) {
+bool follows_rule(const T& op, const Op& any, const LayerRows& rows) {
   constexpr BatchRule rule = *op_traits<T>.batch;
   if constexpr (rule == BatchRule::kMixesRows) {
     return false;
@@ -198,11 +210,11 @@ bool follows_rule(const T& op, const Op& any, const Rows& rows) {
 }  // namespace
 
 bool computes_rows_apart(const BatchLayer& layer) {
-  const Rows rows(layer);
+  const LayerRows rows(layer);
   const size_t inputs = rows.input_count(), own = rows.op_input_count();
   for (size_t i = 0; i < inputs; ++i)
     if (rows.has(i) && rows.input(i).counts_rows &&
-        !(i < own && is_host_value(layer.op, static_cast<int>(i))))
+        !(i < own && gives_shape(layer.op, i, rows.input(i))))
       return false;
   const bool any = !rows.none_have_rows(0, inputs);
   for (const BatchOperand& output : layer.outputs)

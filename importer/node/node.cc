@@ -112,7 +112,11 @@ bool Node::assume(const std::string& name, bool at_first) {
   return choice == RankChoices::Choice::kThen;
 }
 
-bool Node::has_batch(int x) const { return batch() && rank(x) > 0 && shape(x)[0] == batch()->rows; }
+std::optional<int> Node::batch_axis(int x) const {
+  for (int axis = 0; batch() && axis < rank(x); ++axis)
+    if (shape(x)[axis] == batch()->rows) return axis;
+  return std::nullopt;
+}
 
 std::vector<Size> Node::with_batch(int x, std::vector<Size> sizes) const {
   if (has_batch(x) && !sizes.empty() && sizes[0] == Size(batch()->in_model))

@@ -74,15 +74,16 @@ class Node : public NodeInputs, public NodeAttributes {
   ValueId constant_value(Tensor tensor, std::string_view suffix);
   ValueId integers_value(const std::vector<int64_t>& values, std::string_view suffix);
   ValueId sizes_value(const std::vector<Size>& values, std::string_view suffix);
-  // Whether input x has the open batch on axis 0.
-  bool has_batch(int x) const;
+  // The axis of the open batch in input x, if it has one.
+  std::optional<int> batch_axis(int x) const;
+  bool has_batch(int x) const { return batch_axis(x) == 0; }  // on axis 0
   const std::optional<OpenBatch>& batch() const { return model_.batch; }
   // Sizes from axis 0 on that the model has for input x: with the open batch where x has it, and
   // the sizes begin with its number. The batch is the outermost axis, so each row keeps its
   // elements under any other sizes.
   std::vector<Size> with_batch(int x, std::vector<Size> sizes) const;
   // Input x, whose one row along the axis serves the whole batch, with that row for each row of the
-  // open batch. Input x itself where it has no such row.
+  // open batch. Input x itself where it has no such row. REQUIRES: batch()
   ValueId repeated_for_batch(int x, int axis);
   // The same of those in input `sizes`, as a value.
   ValueId sizes_input(int x, int sizes);

@@ -200,10 +200,10 @@ class RecurrentImporter {
     for (int i = 0; i < node_.input_count(); ++i) inputs.push_back(node_.optional_input(i));
     inputs.resize(8, ValueId::kNone);
     const int batch_axis = batch_first_ ? 0 : 1;
-    if (node_.batch() && node_.shape(kX)[batch_axis] == node_.batch()->rows)
-      for (const int state : {kH0, kC0})
-        if (node_.has_input(state))
-          inputs[static_cast<size_t>(state)] = node_.repeated_for_batch(state, batch_axis);
+    if (node_.batch_axis(kX) == batch_axis)
+      for (const auto& [input, axis] :
+           {std::pair{kLengths, 0}, std::pair{kH0, batch_axis}, std::pair{kC0, batch_axis}})
+        if (node_.has_input(input)) inputs[input] = node_.repeated_for_batch(input, axis);
     if (quantized_) {
       inputs[kW] = dequantized_weights(node_, kW, 8, "weights");
       inputs[kR] = dequantized_weights(node_, kR, 10, "recurrent_weights");

@@ -199,11 +199,11 @@ Outputs concat(Node& node, int64_t axis) {
   }
   const int64_t resolved = node.resolve_axis(axis, node.rank(0));
   if (inputs.size() == 1) return same_value(inputs[0]);
-  bool has_batch = false;
-  for (int i = 0; i < node.input_count(); ++i) has_batch |= node.has_batch(i);
-  if (has_batch && resolved != 0)
+  std::optional<int> batch_axis;
+  for (int i = 0; i < node.input_count() && !batch_axis; ++i) batch_axis = node.batch_axis(i);
+  if (batch_axis && resolved != *batch_axis)
     for (int i = 0; i < node.input_count(); ++i)
-      inputs[static_cast<size_t>(i)] = node.repeated_for_batch(i, 0);
+      inputs[static_cast<size_t>(i)] = node.repeated_for_batch(i, *batch_axis);
   return node.result(Concat{.axis = resolved}, inputs);
 }
 Outputs import_concat_default_axis(Node& node) { return concat(node, node.integer("axis", 1)); }

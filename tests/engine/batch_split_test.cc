@@ -90,6 +90,16 @@ const Rows kPlans[] = {
          "  y = MatMul(q, k) transpose_b=true\n",
          "x: f32[N,4,2,6]"),
      true},
+    {"zeros as many as rows before others",
+     net("  n = SizeTensor() elements=[N,0 - N]\n  p = Pad(a, n)\n"
+         "  y = Pointwise(x, p) program=\"(f32,f32)->(f32) add($0,$1)\"\n",
+         "x: f32[N,6], a: f32[6]"),
+     false},
+    {"sums along an axis that the number of rows gives",
+     net("  n = SizeTensor() elements=[N - 1] scalar=true\n  p = Cumulative(a, n)\n"
+         "  y = Pointwise(x, p) program=\"(f32,f32)->(f32) add($0,$1)\"\n",
+         "x: f32[N,6,4], a: f32[6,4]"),
+     false},
     {"an input that no step reads, with its rows elsewhere",
      net("  y = Softmax(x) axis=1\n", "x: f32[N,6], z: f32[6,N]"), false},
     {"a size that values decide", net("  y = NonZero(x)\n", "x: f32[N,6]"), false},

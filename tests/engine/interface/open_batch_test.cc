@@ -185,6 +185,19 @@ const FixedModel kOpened[] = {
        set(model.node("Transpose", {"h"}, {"y"}), "perm", std::vector<int64_t>{1, 0, 2});
        return model;
      }},
+    {"a slice that ends where the shape does",
+     {6, 4},
+     [](int64_t) {
+       ModelBuilder model;
+       model.integers("starts", {0, 2}).integers("axes", {0, 1}).integers("first", {0});
+       model.integers("five", {5});
+       model.node("Shape", {"x"}, {"s"});
+       model.node("Gather", {"s", "first"}, {"n"});
+       set(model.node("Concat", {"n", "five"}, {"ends"}), "axis", int64_t{0});
+       model.node("Slice", {"x", "starts", "ends", "axes"}, {"c"});
+       model.node("Tanh", {"c"}, {"y"});
+       return model;
+     }},
 };
 
 // One token before those of each row, which the model has once.
@@ -197,13 +210,25 @@ const FixedModel kClassToken = {
       return model;
     }};
 
-// A state of one row, which the model has once.
+// The same where time comes first.
+const FixedModel kTokenOfTime = {
+    "a token before all times", {3, 4}, [](int64_t) {
+      ModelBuilder model;
+      model.floats("token", {1, 1, 4}, numbers(4, 5));
+      set(model.node("Transpose", {"x"}, {"t"}), "perm", std::vector<int64_t>{1, 0, 2});
+      set(model.node("Concat", {"token", "t"}, {"c"}), "axis", int64_t{0});
+      set(model.node("Transpose", {"c"}, {"y"}), "perm", std::vector<int64_t>{1, 0, 2});
+      return model;
+    }};
+
+// A state of one row and its length, which the model has once.
 const FixedModel kInitialState = {
     "an initial state", {5, 3}, [](int64_t) {
       ModelBuilder model(14);
       add_recurrent_weights(model);
       model.floats("h", {1, 1, 4}, numbers(4, 9)).integers("one", {1});
-      auto& gru = model.node("GRU", {"x", "w", "r", "", "", "state"}, {"g"});
+      model.add_tensor("length", {1}, anneal_onnx::TensorProto::INT32)->add_int32_data(4);
+      auto& gru = model.node("GRU", {"x", "w", "r", "", "length", "state"}, {"g"});
       set(model.node("Transpose", {"h"}, {"state"}), "perm", std::vector<int64_t>{1, 0, 2});
       set(gru, "hidden_size", int64_t{4});
       set(gru, "layout", int64_t{1});
@@ -265,7 +290,7 @@ TEST(OpenBatch, EachRowHasItsResult) {
     expect_rows_apart(model, 1, "emulated");
   }
   for (const std::string target : {"cpu", "emulated"})
-    for (const FixedModel* model : {&kClassToken, &kInitialState})
+    for (const FixedModel* model : {&kClassToken, &kTokenOfTime, &kInitialState})
       expect_rows_apart(*model, 1, target);
 }
 
@@ -320,7 +345,7 @@ const Refused kRefused[] = {
        set(model.node("ReduceMean", {"x"}, {"m"}, "fault"), "axes", std::vector<int64_t>{0});
        model.node("Sub", {"x", "m"}, {"y"}, "sub");
      },
-     "m"},
+     "\"fault\" (Reduce)"},
     {"a softmax over rows", 1,
      [](ModelBuilder& model) {
        set(model.node("Softmax", {"x"}, {"y"}, "fault"), "axis", int64_t{0});
@@ -336,7 +361,7 @@ const Refused kRefused[] = {
      [](ModelBuilder& model) {
        set(model.node("Concat", {"x", "x"}, {"y"}, "fault"), "axis", int64_t{0});
      },
-     "y"},
+     "\"fault\" (Concat)"},
     {"a product of rows with each other", 1,
      [](ModelBuilder& model) {
        model.integers("sizes", {1, 24});
@@ -344,7 +369,7 @@ const Refused kRefused[] = {
        set(model.node("Transpose", {"r"}, {"t"}), "perm", std::vector<int64_t>{1, 0});
        model.node("MatMul", {"r", "t"}, {"y"}, "fault");
      },
-     "rows"},
+     "no axis of value \"y\""},
     {"a number for each row", 4,
      [](ModelBuilder& model) {
        model.floats("c", {4, 1, 1}, {1, 2, 3, 4});
@@ -353,11 +378,11 @@ const Refused kRefused[] = {
      "fault"},
     {"rows in reverse order", 1,
      [](ModelBuilder& model) {
-       model.integers("starts", {-1}).integers("ends", {-100}).integers("axes", {0});
-       model.integers("steps", {-1});
+       model.integers("starts", {-1}).integers("axes", {0}).integers("steps", {-1});
+       model.integers("ends", {std::numeric_limits<int64_t>::min()});
        model.node("Slice", {"x", "starts", "ends", "axes", "steps"}, {"y"}, "fault");
      },
-     "y"},
+     "\"fault\" (Slice) mixes rows"},
     {"rows that follow each other in time", 1,
      [](ModelBuilder& model) {
        model.floats("w", {1, 3, 4}, numbers(12, 1)).floats("r", {1, 3, 3}, numbers(9, 2));
@@ -378,18 +403,28 @@ const Refused kRefused[] = {
        model.node("Reshape", {"t", "sizes"}, {"y"}, "fault");
      },
      "fault"},
-    {"rows that other rows pad", 1,
+    {"rows that move by one", 1,
      [](ModelBuilder& model) {
-       model.integers("pads", {0, 0, 0, 0, 0, 0});
-       set(model.node("Concat", {"x", "x"}, {"c"}, "fault"), "axis", int64_t{0});
-       model.node("Pad", {"c", "pads"}, {"y"}, "pad");
+       model.integers("pads", {1, 0, 0, -1, 0, 0});
+       model.node("Pad", {"x", "pads"}, {"y"}, "fault");
      },
-     "rows"},
+     "\"fault\" (Pad) mixes rows"},
+    {"zeros as many as rows", 1,
+     [](ModelBuilder& model) {
+       model.floats("c", {4}, {1, 2, 3, 4}).integers("first", {0}).integers("minus", {-1});
+       model.node("Shape", {"x"}, {"s"});
+       model.node("Gather", {"s", "first"}, {"n"});
+       model.node("Mul", {"n", "minus"}, {"less"});
+       set(model.node("Concat", {"n", "less"}, {"pads"}), "axis", int64_t{0});
+       model.node("Pad", {"c", "pads"}, {"p"}, "fault");
+       model.node("Add", {"x", "p"}, {"y"});
+     },
+     "\"fault\" (Pad) mixes rows"},
     {"a result without rows", 1,
      [](ModelBuilder& model) {
        set(model.node("ReduceSum", {"x"}, {"y"}, "fault"), "keepdims", int64_t{0});
      },
-     "y"},
+     "\"fault\" (Reduce)"},
 };
 
 TEST(OpenBatch, RefusesWhatFixesOrMixesRows) {
