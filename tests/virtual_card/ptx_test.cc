@@ -69,6 +69,10 @@ TEST(Ptx, Integers) {
   EXPECT_EQ(word_of("min.u32 %r9, -1, 1;"), 1u);
   EXPECT_EQ(long_of("cvt.s64.s32 %rd9, -5;"), static_cast<uint64_t>(-5));
   EXPECT_EQ(long_of("cvt.u64.u32 %rd9, -5;"), 0xfffffffbu);
+  EXPECT_EQ(word_of("mov.u32 %r1, 0x1fffd;\ncvt.s32.s16 %r9, %r1;"), 0xfffffffdu);
+  EXPECT_EQ(word_of("mov.u32 %r1, 0x1fffd;\ncvt.u32.u16 %r9, %r1;"), 0xfffdu);
+  EXPECT_EQ(long_of("mov.u32 %r1, 0x1fffd;\ncvt.s64.s16 %rd9, %r1;"), ~uint64_t{2});
+  EXPECT_EQ(long_of("mov.u64 %rd2, 0x1fffd;\ncvt.u64.u16 %rd9, %rd2;"), 0xfffdu);
   EXPECT_EQ(word_of("cvt.s32.s8 %r9, %r1;"), 0u);
   EXPECT_EQ(word_of("mov.u32 %r2, 0x1280;\ncvt.s32.s8 %r9, %r2;"), 0xffffff80);
   EXPECT_EQ(word_of("cvt.s8.s32 %rs1, 0x1280;\ncvt.u32.u16 %r9, %rs1;"), 0xff80u);

@@ -134,6 +134,15 @@ struct FromBf16 {
       {"cvt." to_name ".u8", from_byte<To, uint8_t>, t "=x"}, {                            \
     "cvt." to_name ".s8", from_byte<To, int8_t>, t "=x"                                    \
   }
+#define LOW(to_name, To, t, from_name, From, Register, f) \
+  { "cvt." to_name "." from_name, unary<To, Register, FromLow<To, From, Register>>, t "=" f }
+#define FROM_LOW(to_name, To, t)                           \
+  LOW(to_name, To, t, "u16", uint16_t, uint32_t, "w"),     \
+      LOW(to_name, To, t, "s16", int16_t, uint32_t, "w"),  \
+      LOW(to_name, To, t, "u16", uint16_t, uint64_t, "d"), \
+      LOW(to_name, To, t, "s16", int16_t, uint64_t, "d"),  \
+      LOW(to_name, To, t, "u32", uint32_t, uint64_t, "d"), \
+      LOW(to_name, To, t, "s32", int32_t, uint64_t, "d")
 // Into a register of 16 or of 32 bits.
 #define TO_BYTE(from_name, From, f)                                                            \
   {"cvt.s8." from_name, unary<int16_t, From, ToByte<int16_t, int8_t, From>>, "h=" f},          \
@@ -163,8 +172,10 @@ constexpr Entry kEntries[] = {
     CUTS("s32", int32_t, "w"),
     CUTS("u64", uint64_t, "d"),
     CUTS("s64", int64_t, "d"),
-    {"cvt.s64.s32", unary<int64_t, uint64_t, FromLow<int64_t, int32_t, uint64_t>>, "d=d"},
-    {"cvt.u64.u32", unary<uint64_t, uint64_t, FromLow<uint64_t, uint32_t, uint64_t>>, "d=d"},
+    FROM_LOW("u32", uint32_t, "w"),
+    FROM_LOW("s32", int32_t, "w"),
+    FROM_LOW("u64", uint64_t, "d"),
+    FROM_LOW("s64", int64_t, "d"),
     TO_BYTE("s16", int16_t, "h"),
     TO_BYTE("u16", uint16_t, "h"),
     TO_BYTE("s32", int32_t, "w"),
