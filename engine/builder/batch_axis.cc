@@ -132,7 +132,7 @@ Result<uint32_t> separable_batch(const Plan& plan) {
   if (plan.devices.size() != 1 || !plan.devices[0].starts_with("cpu"))
     return refuse("the plan is not for the CPU alone");
   if (!plan.bodies.empty()) return refuse("the plan has control flow");
-  const Result<uint32_t> symbol = find_symbol(plan);
+  Result<uint32_t> symbol = find_symbol(plan);
   if (!symbol) return symbol;
   PlanRows rows(plan, *symbol, plan.slots[plan.outputs[0]].type.shape[0]);
   const std::vector<bool> used = used_slots(plan);

@@ -90,10 +90,10 @@ std::string why_rows_mix(const Graph& graph, Size size) {
                            graph.value(id).name, shown_type(graph, id));
     return {};
   };
-  if (const std::string why = why_elsewhere(graph.inputs()); !why.empty()) return why;
+  if (std::string why = why_elsewhere(graph.inputs()); !why.empty()) return why;
   for (const LayerId id : graph.order()) {
     const Layer& layer = graph.layer(id);
-    if (const std::string why = why_elsewhere(layer.outputs); !why.empty()) return why;
+    if (std::string why = why_elsewhere(layer.outputs); !why.empty()) return why;
     if (!rows.keeps_rows_apart(layer))
       return fmt::format("layer \"{}\" ({}) mixes rows", layer.name, op_name(layer.op.index()));
   }
