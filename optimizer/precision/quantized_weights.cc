@@ -29,8 +29,8 @@ float real_of(float number) { return number; }
 float real_of(Float16 number) { return to_f32(number); }
 float real_of(BFloat16 number) { return to_f32(number); }
 
-// A few rows or columns of a matrix as f32, each contiguous. Their distance is no power of two, so
-// that columns do not meet in one set of a cache.
+// A few rows or columns of a matrix as f32, each contiguous. Between them lies a line of the cache:
+// else those of a length that is a power of two would share a set of it.
 class CopiedRows {
  public:
   CopiedRows(const Tensor& matrix, bool of_columns)

@@ -270,7 +270,7 @@ std::string FourBitLayout::form() const {
 
 namespace {
 
-// The four halves of a byte that a number of 16 bits has, each in the low half of a byte.
+// The four numbers of 4 bits in the low 16 bits, each in the low half of a byte.
 uint32_t spread(uint32_t halves) {
   halves = (halves | halves << 8) & 0x00ff00ff;
   return (halves | halves << 4) & 0x0f0f0f0f;
