@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/engine/builder/unfilled_constants.h"
 #include "anneal/engine/builder/views.h"
 #include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/backend.h"
@@ -79,9 +80,12 @@ const KernelEntry* most_general_accepting(
 }  // namespace
 
 LaidOutChoice choose_kernel(const Place& place, const Request& request, FreeInputs free) {
+  UnfilledConstants unfilled;
   LaidOutChoice choice;
+  Request asked = request;
+  asked.packed = &unfilled;
   const auto make = [&](const KernelEntry& entry) {
-    LaidOutKernel laid_out = make_laid_out(entry, request, free);
+    LaidOutKernel laid_out = make_laid_out(entry, asked, free);
     if (laid_out.made) {
       choice.kernel = *std::move(laid_out.made);
       choice.laid_out = std::move(laid_out.laid_out);
@@ -107,8 +111,10 @@ LayerOperands nearest_operands(const Place& place, const Graph& graph, const Lay
   LayerOperands operands = std::move(ideal);
   for (const auto& [i, strides] : best.laid_out)
     if (operands.inputs[i].constant == nullptr) operands.inputs[i].strides = strides;
+  UnfilledConstants unfilled;
   const auto accepts = [&] {
-    const Request request = request_of(graph, layer, operands, *place.device);
+    Request request = request_of(graph, layer, operands, *place.device);
+    request.packed = &unfilled;
     return make_laid_out(*best.entry, request, FreeInputs::kConstants).made.has_value();
   };
   const auto give_back = [&](std::vector<Operand>& mine, const std::vector<Operand>& theirs) {

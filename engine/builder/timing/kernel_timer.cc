@@ -10,6 +10,7 @@
 #include "anneal/core/version.h"
 #include "anneal/engine/builder/timing/cpu_bench.h"
 #include "anneal/engine/builder/timing/sampled_times.h"
+#include "anneal/engine/builder/unfilled_constants.h"
 
 namespace anneal {
 namespace {
@@ -34,8 +35,11 @@ struct KernelTimer::Candidate {
 
 KernelTimes KernelTimer::measure(const Request& request, std::vector<Candidate>& candidates) const {
   CpuBench bench(request, options_.threads);
+  Request to_run = request;
+  to_run.ignore_speed_heuristics = true;
   for (size_t i = 0; i < candidates.size(); ++i) {
     candidates[i].number = i;
+    candidates[i].kernel = *candidates[i].entry->make(to_run);  // with its constants packed
     bench.add(*candidates[i].kernel);
   }
   const auto take_turns = [&](int rounds) {
@@ -63,7 +67,9 @@ KernelTimes KernelTimer::measure(const Request& request, std::vector<Candidate>&
 
 std::vector<KernelTimer::Candidate> KernelTimer::candidates(const Backend& backend, Request request,
                                                             KernelChoice& chosen) const {
+  UnfilledConstants unfilled;
   request.ignore_speed_heuristics = true;
+  request.packed = &unfilled;
   std::vector<Candidate> found;
   for (const KernelFamily family : backend.families) {
     for (const KernelEntry& entry : family()) {
