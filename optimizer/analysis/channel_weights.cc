@@ -50,9 +50,7 @@ ChannelWeights of_windows(const Tensor& weights, int64_t groups, bool is_transpo
   made.j_count = size_at(weights, 1);
   for (int axis = 2; axis < weights.dims().rank(); ++axis) made.inner *= size_at(weights, axis);
   const int64_t group = std::max<int64_t>(made.i_count / groups, 1), width = made.j_count;
-  const auto outer = [](int64_t i, int64_t) { return i; };
-  const auto within = [group, width](int64_t i, int64_t j) { return i / group * width + j; };
-  made.reads = within, made.writes = outer;
+  made.reads = {.divisor = group, .factor = width, .adds_j = true};
   made.read_count = width * groups, made.written_count = made.i_count;
   if (is_transposed) {
     std::swap(made.reads, made.writes);
@@ -78,8 +76,7 @@ ChannelWeights of_product(const Tensor& weights, const ProductOperand& of_weight
   for (int axis = 0; axis + 2 < rank; ++axis) made.outer *= size_at(weights, axis);
   made.i_count = size_at(weights, rank - 2);
   made.j_count = size_at(weights, rank - 1);
-  const auto first = [](int64_t i, int64_t) { return i; };
-  const auto second = [](int64_t, int64_t j) { return j; };
+  const ChannelNumber first, second = {.factor = 0, .adds_j = true};
   if (is_left != of_weights.is_transposed) {
     made.writes = first, made.reads = second;
     made.written_count = made.i_count, made.read_count = made.j_count;
@@ -115,6 +112,20 @@ std::optional<ChannelWeights> channel_weights(const Graph& graph, LayerId id) {
     if (const Tensor* weights = constant(0)) return of_product(*weights, a, b, result_rank);
   }
   return std::nullopt;
+}
+
+ChannelWindows windows_of(const ChannelWeights& layout, int64_t outer, int64_t written) {
+  const ChannelNumber& number = layout.writes;
+  int64_t i = written, j = 0, count = layout.j_count, stride = layout.inner;
+  if (number.adds_j) {
+    const bool is_grouped = number.factor > 0;
+    i = is_grouped ? written / number.factor * number.divisor : 0;
+    j = is_grouped ? written % number.factor : written;
+    count = is_grouped ? number.divisor : layout.i_count;
+    stride *= layout.j_count;
+  }
+  const int64_t begin = ((outer * layout.i_count + i) * layout.j_count + j) * layout.inner;
+  return {static_cast<size_t>(begin), static_cast<size_t>(count), static_cast<size_t>(stride)};
 }
 
 std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int rank, int axis,

@@ -1,7 +1,6 @@
 // Constant weights of a Conv, ConvTranspose or MatMul, by the channels that they read and write.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -10,12 +9,21 @@
 
 namespace anneal {
 
+// A channel as a function of i and j: i / divisor * factor, and j added if it counts.
+struct ChannelNumber {
+  int64_t divisor = 1, factor = 1;
+  bool adds_j = false;
+
+  int64_t of_row(int64_t i) const { return i / divisor * factor; }
+  int64_t operator()(int64_t i, int64_t j) const { return of_row(i) + (adds_j ? j : 0); }
+};
+
 // The weights as [outer][i][j][inner], where i and j identify the channels.
 struct ChannelWeights {
   size_t input = 0;  // of the layer: the weights; data_input: what they are multiplied with
   size_t data_input = 0;
   int64_t outer = 1, i_count = 1, j_count = 1, inner = 1;
-  std::function<int64_t(int64_t i, int64_t j)> reads, writes;
+  ChannelNumber reads, writes;
   int64_t read_count = 0, written_count = 0;  // of channels
   int data_axis = 0, result_axis = 0;         // that are channels, in the data's and result's shape
 };
@@ -25,13 +33,22 @@ template <class F>
 void for_each_weight(const ChannelWeights& layout, F&& f) {
   size_t at = 0;
   for (int64_t o = 0; o < layout.outer; ++o)
-    for (int64_t i = 0; i < layout.i_count; ++i)
+    for (int64_t i = 0; i < layout.i_count; ++i) {
+      auto read = static_cast<size_t>(layout.reads.of_row(i));
+      auto written = static_cast<size_t>(layout.writes.of_row(i));
       for (int64_t j = 0; j < layout.j_count; ++j) {
-        const auto read = static_cast<size_t>(layout.reads(i, j));
-        const auto written = static_cast<size_t>(layout.writes(i, j));
         for (int64_t k = 0; k < layout.inner; ++k) f(at++, read, written);
+        read += layout.reads.adds_j, written += layout.writes.adds_j;
       }
+    }
 }
+
+// The weights of one written channel, for one `outer`: `count` windows of `inner` weights each, the
+// first at `begin`, each `stride` weights behind the one before.
+struct ChannelWindows {
+  size_t begin = 0, count = 0, stride = 0;
+};
+ChannelWindows windows_of(const ChannelWeights& layout, int64_t outer, int64_t written);
 
 // nullopt: another op, or no constant float weights.
 std::optional<ChannelWeights> channel_weights(const Graph& graph, LayerId id);

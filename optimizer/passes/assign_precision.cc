@@ -22,6 +22,7 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/precision/half_precision_plan.h"
+#include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/optimizer/precision/round_weights.h"
 #include "anneal/optimizer/programs/join_programs.h"
 
@@ -168,11 +169,7 @@ class Assigner {
     const bool is_settled = !native_.has(to) && !run_.options.weights_may_change;
     if (is_settled && rounded == *graph_.constant(id)) return id;
     if (!native_.has(to)) return graph_.add_constant(name, rounded);
-    NewTensor fresh = allocate_tensor(to, rounded.dims());
-    const std::span<const float> values = rounded.as<float>();
-    for (size_t i = 0; i < values.size(); ++i)
-      store_scalar(to, Scalar::of(values[i]), fresh.data.data() + i * size_of(to));
-    return graph_.add_constant(name, fresh.tensor);
+    return graph_.add_constant(name, in_16_bits(rounded, to));
   }
 
   // With inputs as they are stored now, and results as they shall be; `results` is empty: as today.

@@ -15,7 +15,6 @@
 #include <cmath>
 #include <optional>
 
-#include "anneal/core/float16.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/precision/half_weights.h"
@@ -26,10 +25,10 @@ namespace anneal {
 namespace {
 
 bool is_f16_number(float number) {
-  return std::isfinite(number) && to_f32(to_f16(number)) == number;
+  return std::isfinite(number) && in_half(number, DataType::kF16) == number;
 }
 bool is_bf16_number(float number) {
-  return std::isfinite(number) && to_f32(to_bf16(number)) == number;
+  return std::isfinite(number) && in_half(number, DataType::kBF16) == number;
 }
 
 // The type of 16 bits that has all of the numbers.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "anneal/core/float16.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/channel_weights.h"
 
@@ -17,8 +16,13 @@ constexpr double kWeightsError = 0x1p-8;
 // Channels that are weaker than the strongest one by this factor do not count.
 constexpr double kWeakChannel = 0x1p-10;
 
-double in_half(float value, DataType dtype) {
-  return dtype == DataType::kF16 ? to_f32(to_f16(value)) : to_f32(to_bf16(value));
+uint16_t half_bits(float number, DataType half) {
+  const auto bits = std::bit_cast<uint32_t>(in_half(number, half));
+  if (half == DataType::kBF16) return static_cast<uint16_t>(bits >> 16);
+  const uint32_t magnitude = bits & 0x7fffffff;
+  constexpr uint32_t kLeastNormal = 0x38800000, kInfinity = 0x7f800000;
+  if (magnitude < kLeastNormal || magnitude >= kInfinity) return to_f16(number).bits;
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | (magnitude - (112U << 23)) >> 13);
 }
 
 }  // namespace
@@ -35,7 +39,7 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
   const auto channels = static_cast<size_t>(layout ? layout->written_count : 1);
   std::vector<double> power(channels), lost(channels);
   const auto add = [&](size_t channel, float value) {
-    const double error = value - in_half(value, dtype);
+    const double error = double{value} - in_half(value, dtype);
     if (!std::isfinite(value)) return;
     power[channel] += double{value} * value;
     lost[channel] += error * error;
@@ -58,8 +62,7 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
 Tensor in_16_bits(const Tensor& floats, DataType half) {
   NewTensor made = allocate_tensor(half, floats.dims());
   auto* to = reinterpret_cast<uint16_t*>(made.data.data());
-  for (const float number : floats.as<float>())
-    *to++ = half == DataType::kF16 ? to_f16(number).bits : to_bf16(number).bits;
+  for (const float number : floats.as<float>()) *to++ = half_bits(number, half);
   return made.tensor;
 }
 

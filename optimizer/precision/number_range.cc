@@ -95,7 +95,12 @@ NumberRange of_function(Opcode opcode, const NumberRange& a) {
 template <class T>
 NumberRange of_elements(std::span<const T> values) {
   NumberRange range = {kUnbounded, -kUnbounded, true};
-  for (const T value : values) range = hull(range, range_of_number(static_cast<double>(value)));
+  for (const T element : values) {
+    const auto value = std::isnan(static_cast<double>(element)) ? 0 : static_cast<double>(element);
+    range.least = std::min(range.least, value);
+    range.most = std::max(range.most, value);
+    range.is_integer = range.is_integer && range_of_number(value).is_integer;
+  }
   return values.empty() ? kZeroRange : range;
 }
 

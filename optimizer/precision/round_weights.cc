@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <span>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "anneal/core/float16.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
+#include "anneal/optimizer/precision/half_weights.h"
 
 namespace anneal {
 namespace {
@@ -22,26 +24,21 @@ constexpr double kCommon = 1, kWithinWindow = 1;
 // this, in units in the last place: first those in the middle, which cost nothing.
 constexpr std::array kCosts = {0.125, 0.25, 0.5, 1.0};
 
-uint16_t bits_of(float value, DataType half) {
-  return half == DataType::kF16 ? to_f16(value).bits : to_bf16(value).bits;
-}
-float from_bits(uint16_t bits, DataType half) {
-  return half == DataType::kF16 ? to_f32(Float16{bits}) : to_f32(BFloat16{bits});
-}
-
-// The positions at which the windows of a channel begin.
-using Windows = std::vector<size_t>;
-
-// Where the windows of each channel begin, `outer` times.
-std::vector<Windows> windows_of(const ChannelWeights& layout) {
-  std::vector<Windows> begins(static_cast<size_t>(layout.outer * layout.written_count));
-  size_t at = 0;
-  for (int64_t outer = 0; outer < layout.outer; ++outer)
-    for (int64_t i = 0; i < layout.i_count; ++i)
-      for (int64_t j = 0; j < layout.j_count; ++j, at += static_cast<size_t>(layout.inner))
-        begins[static_cast<size_t>(outer * layout.written_count + layout.writes(i, j))].push_back(
-            at);
-  return begins;
+// The number of f16 or bf16 next to this one, which is finite and not zero if the neighbour is the
+// shorter one.
+float neighbour(float number, bool is_longer, DataType half) {
+  constexpr uint32_t kLeastNormal = 0x38800000;  // of f16
+  const auto bits = std::bit_cast<uint32_t>(number);
+  const bool is_f16 = half == DataType::kF16;
+  if (is_f16 && (bits & 0x7fffffff) <= kLeastNormal) {
+    const uint16_t short_bits = to_f16(number).bits;
+    return to_f32(Float16{static_cast<uint16_t>(is_longer ? short_bits + 1 : short_bits - 1)});
+  }
+  const uint32_t unit = is_f16 ? 0x2000 : 0x10000;
+  // Without a branch, since half of all weights are longer.
+  const auto found =
+      std::bit_cast<float>(bits + unit - 2 * unit * static_cast<uint32_t>(!is_longer));
+  return in_half(found, half);  // infinity behind the largest one of f16
 }
 
 // Channels of more weights gain little by a scale.
@@ -63,7 +60,7 @@ double scale_for(std::span<const float> channel, DataType half) {
     double squares = 0;
     for (const float weight : channel) {
       const auto divided = static_cast<float>(weight / scale);
-      const double off = from_bits(bits_of(divided, half), half) * scale - weight;
+      const double off = in_half(divided, half) * scale - weight;
       squares += off * off;
     }
     return squares;
@@ -83,62 +80,67 @@ double scale_for(std::span<const float> channel, DataType half) {
   return best;
 }
 
+// Channels that are read and written together: where a channel is a column, a line of the cache has
+// weights of 16 channels.
+constexpr int64_t kChannelsAtOnce = 32;
+
 // The weights of one output channel, being rounded.
 class Channel {
  public:
-  explicit Channel(DataType half) : half_(half) {}
-
-  // With neighbours on both sides, unless it is exact, and no further one beyond the range.
-  void add(size_t at, float weight, size_t window) {
-    const uint16_t bits = bits_of(weight, half_);
-    const float nearest = from_bits(bits, half_);
-    Weight added{.at = at, .window = window, .taken = nearest, .other = nearest};
-    if (std::isfinite(nearest) && nearest != weight) {
-      const bool is_short = std::abs(nearest) < std::abs(weight);
-      const float other = from_bits(static_cast<uint16_t>(is_short ? bits + 1 : bits - 1), half_);
-      if (std::isfinite(other)) added.other = other;
-      added.error = double{nearest} - weight;
-    }
-    weights_.push_back(added);
+  // Of `windows` windows of `inner` weights each.
+  void resize(size_t windows, size_t inner) {
+    inner_ = inner;
+    of_windows_.resize(windows);
+    taken_.resize(windows * inner);
+    step_.resize(windows * inner);
+    error_.resize(windows * inner);
   }
+  // Weight k of the channel. It has a second choice on its other side, unless it is exact or that
+  // is beyond the range.
+  void set(size_t k, float weight, DataType half) {
+    const float nearest = in_half(weight, half);
+    taken_[k] = nearest;
+    step_[k] = error_[k] = 0;
+    if (nearest == weight || !std::isfinite(nearest)) return;
+    const float other = neighbour(nearest, std::abs(nearest) < std::abs(weight), half);
+    if (std::isfinite(other)) step_[k] = other - nearest;
+    error_[k] = double{nearest} - weight;
+  }
+  float rounded(size_t k) const { return taken_[k]; }
 
-  void round_to(std::span<float> rounded, size_t windows) {
-    of_windows_.assign(windows, 0);
-    for (const Weight& each : weights_) {
-      of_windows_[each.window] += each.error;
-      sum_ += each.error;
+  void round() {
+    double sum = 0;
+    for (size_t window = 0; window < of_windows_.size(); ++window) {
+      of_windows_[window] = 0;
+      for (size_t k = window * inner_; k < (window + 1) * inner_; ++k) {
+        of_windows_[window] += error_[k];
+        sum += error_[k];
+      }
     }
     for (const double most : kCosts)
-      for (Weight& each : weights_) turn_if_better(each, most);
-    for (const Weight& each : weights_) rounded[each.at] = each.taken;
-    weights_.clear();
-    sum_ = 0;
+      for (size_t window = 0; window < of_windows_.size(); ++window)
+        for (size_t k = window * inner_; k < (window + 1) * inner_; ++k)
+          turn_if_better(k, of_windows_[window], sum, most);
   }
 
  private:
-  struct Weight {
-    size_t at = 0, window = 0;
-    float taken = 0, other = 0;
-    double error = 0;  // of the chosen rounding
-  };
-
-  void turn_if_better(Weight& weight, double most) {
-    const double step = double{weight.other} - weight.taken;
-    const auto growth = [step](double error) { return step * (2 * error + step); };
-    const double cost = growth(weight.error);
-    if (step == 0 || cost > most * step * step) return;
-    double& of_window = of_windows_[weight.window];
-    if (cost + kWithinWindow * growth(of_window) + kCommon * growth(sum_) >= 0) return;
-    std::swap(weight.taken, weight.other);
-    weight.error += step;
+  // The square of a sum of errors grows by step * (2 * sum + step).
+  void turn_if_better(size_t k, double& of_window, double& sum, double most) {
+    const double step = step_[k], error = error_[k];
+    // Few weights pass the first condition, since the sum is small soon.
+    const double sums = error + kWithinWindow * of_window + kCommon * sum;
+    if (step * (2 * sums + (1 + kWithinWindow + kCommon) * step) >= 0) return;
+    if (step * (2 * error + step) > most * step * step) return;
+    taken_[k] = std::copysign(taken_[k] + step_[k], taken_[k]);  // also of zero
+    error_[k] += step;
+    step_[k] = -step_[k];
     of_window += step;
-    sum_ += step;
+    sum += step;
   }
 
-  DataType half_;
-  std::vector<Weight> weights_;
-  std::vector<double> of_windows_;  // sums of errors
-  double sum_ = 0;
+  size_t inner_ = 1;
+  std::vector<float> taken_, step_;  // what a weight has become, and how far its other neighbour is
+  std::vector<double> error_, of_windows_;  // of what is taken; sums of errors
 };
 
 }  // namespace
@@ -149,18 +151,34 @@ Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataTy
   NewTensor fresh = allocate_tensor(DataType::kF32, weights.dims());
   const std::span<float> rounded(reinterpret_cast<float*>(fresh.data.data()), values.size());
   const auto inner = static_cast<size_t>(layout.inner);
-  const std::vector<Windows> channels = windows_of(layout);
   ThreadTeam team(threads > 0 ? threads : hardware_threads());
-  team.for_ranges(static_cast<int64_t>(channels.size()), 1, [&](int64_t begin, int64_t end) {
-    Channel channel(half);
-    for (int64_t c = begin; c < end; ++c) {
-      const Windows& windows = channels[static_cast<size_t>(c)];
-      for (size_t window = 0; window < windows.size(); ++window)
-        for (size_t k = windows[window]; k < windows[window] + inner; ++k)
-          channel.add(k, values[k], window);
-      channel.round_to(rounded, windows.size());
-    }
-  });
+  team.for_ranges(
+      layout.outer * layout.written_count, kChannelsAtOnce, [&](int64_t begin, int64_t end) {
+        std::array<Channel, kChannelsAtOnce> channels;
+        std::array<ChannelWindows, kChannelsAtOnce> windows;
+        for (int64_t first = begin; first < end; first += kChannelsAtOnce) {
+          const auto count = static_cast<size_t>(std::min(end - first, kChannelsAtOnce));
+          const auto for_each_place = [&](auto&& f) {
+            for (size_t window = 0; window < windows[0].count; ++window)
+              for (size_t c = 0; c < count; ++c)
+                for (size_t k = 0; k < inner; ++k)
+                  f(channels[c], window * inner + k,
+                    windows[c].begin + window * windows[c].stride + k);
+          };
+          for (size_t c = 0; c < count; ++c) {
+            const int64_t channel = first + static_cast<int64_t>(c);
+            windows[c] =
+                windows_of(layout, channel / layout.written_count, channel % layout.written_count);
+            channels[c].resize(windows[c].count, inner);
+          }
+          for_each_place(
+              [&](Channel& channel, size_t k, size_t at) { channel.set(k, values[at], half); });
+          for (size_t c = 0; c < count; ++c) channels[c].round();
+          for_each_place([&](const Channel& channel, size_t k, size_t at) {
+            rounded[at] = channel.rounded(k);
+          });
+        }
+      });
   return fresh.tensor;
 }
 
@@ -169,16 +187,16 @@ std::vector<double> weight_scales(const Tensor& weights, const ChannelWeights& l
   const auto inner = static_cast<size_t>(layout.inner);
   std::vector<double> scales;
   if (layout.outer != 1) return scales;
-  for (const Windows& windows : windows_of(layout)) {
-    if (windows.size() * inner > kFewWeights) return {};
+  for (int64_t written = 0; written < layout.written_count; ++written) {
+    const ChannelWindows windows = windows_of(layout, 0, written);
+    if (windows.count * inner > kFewWeights) return {};
     std::vector<float> channel;
-    for (const size_t window : windows) {
-      const std::span<const float> of_window = weights.as<float>().subspan(window, inner);
+    for (size_t window = 0; window < windows.count; ++window) {
+      const std::span<const float> of_window =
+          weights.as<float>().subspan(windows.begin + window * windows.stride, inner);
       channel.insert(channel.end(), of_window.begin(), of_window.end());
     }
-    const auto fits = [half](float weight) {
-      return std::isfinite(from_bits(bits_of(weight, half), half));
-    };
+    const auto fits = [half](float weight) { return std::isfinite(in_half(weight, half)); };
     if (!std::ranges::all_of(channel, fits)) return {};
     scales.push_back(scale_for(channel, half));
   }

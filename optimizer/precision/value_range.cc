@@ -516,7 +516,7 @@ class FactFinder {
     std::vector<double> sums(std::max<size_t>(count, 1)), squares(sums.size()), totals(sums.size());
     ProductNorms norms = {.is_integer = true};
     const auto add = [&](size_t channel, double value) {
-      norms.is_integer &= value == std::floor(value);
+      norms.is_integer = norms.is_integer && value == std::floor(value);
       if (!std::isfinite(value)) return;
       norms.most = std::max(norms.most, std::abs(value));
       sums[channel] += std::abs(value);
@@ -525,7 +525,8 @@ class FactFinder {
     };
     if (has_channels)
       for_each_weight(*layout, [&](size_t at, size_t, size_t written) {
-        add(at / per_outer * static_cast<size_t>(layout->written_count) + written, values[at]);
+        const size_t outer = layout->outer == 1 ? 0 : at / per_outer;
+        add(outer * static_cast<size_t>(layout->written_count) + written, values[at]);
       });
     else
       for (const float value : values) add(0, value);
