@@ -38,7 +38,8 @@ struct Place {
   // Values are row-major; kernels that take channels-last memory only have copies beside them.
   bool row_major = false;
 };
-// Its best kernel for the layer, with inputs laid out as it asks for.
+// Its best kernel for the layer, with inputs laid out as it asks for. The kernel must not run: its
+// packed constants are not filled.
 struct LaidOutChoice : KernelChoice {
   std::vector<LaidOutInput> laid_out = {};
 };

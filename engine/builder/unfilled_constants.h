@@ -1,12 +1,12 @@
-// Packed constants of kernels that a builder chooses from, and never runs.
+// Memory for the packed constants of kernels that a builder only chooses from.
 #pragma once
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal {
 
-// Gives memory that nobody fills: its pages stay without memory of the system, and no weight is
-// packed.
+// Kernels made with it must not run: nobody packs their weights. Large allocations stay untouched,
+// so the system gives them no pages.
 class UnfilledConstants final : public PackedConstants {
  public:
   std::optional<Tensor> find(std::string_view, size_t bytes) override {

@@ -16,8 +16,9 @@ inline constexpr std::string_view kTiming = "timing";
 class KernelChooser {
  public:
   virtual ~KernelChooser() = default;
-  // chosen: what the table's order chose; replaced by another kernel that accepts the request. The
-  // decision to record, if there is one.
+  // chosen: what the table's order chose; replaced by another kernel that accepts the request. Its
+  // kernel must not run: its packed constants are not filled. The decision to record, if there is
+  // one.
   virtual std::optional<Decision> choose(const Backend& backend, const Request& request,
                                          const std::string& layer, KernelChoice& chosen) = 0;
 };

@@ -1,4 +1,5 @@
 #include "anneal/engine/builder/replay/recorded_kernels.h"
+#include "anneal/engine/builder/unfilled_constants.h"
 
 #include <fmt/format.h>
 
@@ -28,7 +29,9 @@ std::optional<Decision> RecordedKernels::choose(const Backend& backend, const Re
     const bool is_other = chosen.entry == nullptr || chosen.entry->name != step.kernel;
     if (is_other && entry != nullptr && entry->op == request.op.index()) {
       // Kernels that were timed were asked so.
+      UnfilledConstants unfilled;
       Request as_timed = request;
+      as_timed.packed = &unfilled;
       as_timed.ignore_speed_heuristics = true;
       KernelResult made = entry->make(as_timed);
       if (!made)

@@ -33,13 +33,25 @@ struct KernelTimer::Candidate {
   double best() const { return *std::min_element(runs.begin(), runs.end()); }
 };
 
+// Makes the kernels anew, with their constants. A library may refuse only when it packs them.
+void KernelTimer::pack_constants(Request request, std::vector<Candidate>& candidates) {
+  request.ignore_speed_heuristics = true;
+  request.packed = nullptr;
+  std::erase_if(candidates, [&](Candidate& each) {
+    KernelResult made = each.entry->make(request);
+    if (made)
+      each.kernel = *std::move(made);
+    else if (each.is_heuristic)
+      fail(ErrorCode::kUnsupported, fmt::format("{}: {}", each.entry->name, made.reason()));
+    return !made;
+  });
+}
+
 KernelTimes KernelTimer::measure(const Request& request, std::vector<Candidate>& candidates) const {
   CpuBench bench(request, options_.threads);
-  Request to_run = request;
-  to_run.ignore_speed_heuristics = true;
+  pack_constants(request, candidates);
   for (size_t i = 0; i < candidates.size(); ++i) {
     candidates[i].number = i;
-    candidates[i].kernel = *candidates[i].entry->make(to_run);  // with its constants packed
     bench.add(*candidates[i].kernel);
   }
   const auto take_turns = [&](int rounds) {

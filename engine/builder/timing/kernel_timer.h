@@ -47,6 +47,7 @@ class KernelTimer final : public KernelChooser {
                                     KernelChoice& chosen) const;
   // Null if there are none and none are to be measured.
   const KernelTimes* times_of(const Request& request, std::vector<Candidate>& candidates);
+  static void pack_constants(Request request, std::vector<Candidate>& candidates);
   KernelTimes measure(const Request& request, std::vector<Candidate>& candidates) const;
 
   TimingCache known_, measured_;

@@ -11,6 +11,7 @@
 #include "anneal/engine/builder/timing/plan_code.h"
 #include "anneal/engine/builder/timing/timed_step.h"
 #include "anneal/engine/builder/timing/timing_card.h"
+#include "anneal/engine/builder/unfilled_constants.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
@@ -105,7 +106,9 @@ class Retuner {
         continue;
       const TimedStep timed(file_, plan, step);
       Request request = timed.request(device);
+      UnfilledConstants unfilled;
       request.ignore_speed_heuristics = false;
+      request.packed = &unfilled;
       KernelChoice chosen = choose_kernel(cpu_backend(), request, kernels_);
       if (chosen.entry == nullptr) continue;
       options_.progress(step.name);
