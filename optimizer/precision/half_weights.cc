@@ -20,8 +20,8 @@ uint16_t half_bits(float number, DataType half) {
   const auto bits = std::bit_cast<uint32_t>(in_half(number, half));
   if (half == DataType::kBF16) return static_cast<uint16_t>(bits >> 16);
   const uint32_t magnitude = bits & 0x7fffffff;
-  constexpr uint32_t kLeastNormal = 0x38800000, kInfinity = 0x7f800000;
-  if (magnitude < kLeastNormal || magnitude >= kInfinity) return to_f16(number).bits;
+  constexpr uint32_t kInfinity = 0x7f800000;
+  if (magnitude < kLeastNormalF16 || magnitude >= kInfinity) return to_f16(number).bits;
   return static_cast<uint16_t>((bits >> 16 & 0x8000) | (magnitude - (112U << 23)) >> 13);
 }
 

@@ -9,13 +9,15 @@
 
 namespace anneal {
 
+inline constexpr uint32_t kLeastNormalF16 = 0x38800000;  // 2^-14, as the bits of f32
+
 // The number of f16 or bf16 that is nearest to the value, as to_f16() and to_bf16() round it.
 // Inline, since builds round each weight of a model several times.
 inline float in_half(float value, DataType half) {
   const auto bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffff;
-  constexpr uint32_t kLeastNormal = 0x38800000, kOverflow = 0x477ff000, kInfinity = 0x7f800000;
+  constexpr uint32_t kOverflow = 0x477ff000, kInfinity = 0x7f800000;
   if (half == DataType::kF16) {
-    if (magnitude < kLeastNormal || magnitude >= kOverflow) return to_f32(to_f16(value));
+    if (magnitude < kLeastNormalF16 || magnitude >= kOverflow) return to_f32(to_f16(value));
     return std::bit_cast<float>((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffU);
   }
   if (magnitude >= kInfinity) return to_f32(to_bf16(value));

@@ -24,18 +24,17 @@ constexpr double kCommon = 1, kWithinWindow = 1;
 // this, in units in the last place: first those in the middle, which cost nothing.
 constexpr std::array kCosts = {0.125, 0.25, 0.5, 1.0};
 
-// The number of f16 or bf16 next to this one, which is finite and not zero if the neighbour is the
-// shorter one.
+// The next number of f16 or bf16 of larger or smaller magnitude. REQUIRES: the number is one of the
+// type and finite; it is not zero unless the magnitude grows.
 float neighbour(float number, bool is_longer, DataType half) {
-  constexpr uint32_t kLeastNormal = 0x38800000;  // of f16
   const auto bits = std::bit_cast<uint32_t>(number);
   const bool is_f16 = half == DataType::kF16;
-  if (is_f16 && (bits & 0x7fffffff) <= kLeastNormal) {
+  if (is_f16 && (bits & 0x7fffffff) <= kLeastNormalF16) {
     const uint16_t short_bits = to_f16(number).bits;
     return to_f32(Float16{static_cast<uint16_t>(is_longer ? short_bits + 1 : short_bits - 1)});
   }
   const uint32_t unit = is_f16 ? 0x2000 : 0x10000;
-  // Without a branch, since half of all weights are longer.
+  // Without a branch: half of the calls ask for each direction.
   const auto found =
       std::bit_cast<float>(bits + unit - 2 * unit * static_cast<uint32_t>(!is_longer));
   return in_half(found, half);  // infinity behind the largest one of f16
@@ -80,9 +79,11 @@ double scale_for(std::span<const float> channel, DataType half) {
   return best;
 }
 
-// Channels that are read and written together: where a channel is a column, a line of the cache has
-// weights of 16 channels.
-constexpr int64_t kChannelsAtOnce = 32;
+// Where channels are columns, so many are rounded together: a row of them is two lines of the
+// cache.
+constexpr int64_t kColumnsAtOnce = 32;
+// Rows of columns that are fetched ahead: the hardware does not see strides of several pages.
+constexpr size_t kRowsAhead = 8;
 
 // The weights of one output channel, being rounded.
 class Channel {
@@ -95,8 +96,7 @@ class Channel {
     step_.resize(windows * inner);
     error_.resize(windows * inner);
   }
-  // Weight k of the channel. It has a second choice on its other side, unless it is exact or that
-  // is beyond the range.
+  // Weight k of the channel. It has a second choice, unless it is exact or that choice is infinite.
   void set(size_t k, float weight, DataType half) {
     const float nearest = in_half(weight, half);
     taken_[k] = nearest;
@@ -127,7 +127,7 @@ class Channel {
   // The square of a sum of errors grows by step * (2 * sum + step).
   void turn_if_better(size_t k, double& of_window, double& sum, double most) {
     const double step = step_[k], error = error_[k];
-    // Few weights pass the first condition, since the sum is small soon.
+    // This condition comes first: the sum becomes small after a few turns, and few weights pass.
     const double sums = error + kWithinWindow * of_window + kCommon * sum;
     if (step * (2 * sums + (1 + kWithinWindow + kCommon) * step) >= 0) return;
     if (step * (2 * error + step) > most * step * step) return;
@@ -143,6 +143,43 @@ class Channel {
   std::vector<double> error_, of_windows_;  // of what is taken; sums of errors
 };
 
+// Some channels of a tensor, from number `first` on; all have as many windows.
+class Channels {
+ public:
+  Channels(const ChannelWeights& layout, int64_t first, int64_t count)
+      : inner_(static_cast<size_t>(layout.inner)) {
+    for (int64_t channel = first; channel < first + count; ++channel)
+      windows_.push_back(
+          windows_of(layout, channel / layout.written_count, channel % layout.written_count));
+    channels_.resize(windows_.size());
+    for (Channel& channel : channels_) channel.resize(windows_[0].count, inner_);
+  }
+
+  void round(std::span<const float> weights, std::span<float> rounded, DataType half) {
+    for (size_t window = 0; window < windows_[0].count; ++window) {
+      const size_t ahead = place(0, window + kRowsAhead);
+      if (ahead < weights.size()) __builtin_prefetch(&weights[ahead]);
+      for (size_t c = 0; c < channels_.size(); ++c)
+        for (size_t k = 0; k < inner_; ++k)
+          channels_[c].set(window * inner_ + k, weights[place(c, window) + k], half);
+    }
+    for (Channel& channel : channels_) channel.round();
+    for (size_t window = 0; window < windows_[0].count; ++window)
+      for (size_t c = 0; c < channels_.size(); ++c)
+        for (size_t k = 0; k < inner_; ++k)
+          rounded[place(c, window) + k] = channels_[c].rounded(window * inner_ + k);
+  }
+
+ private:
+  size_t place(size_t channel, size_t window) const {
+    return windows_[channel].begin + window * windows_[channel].stride;
+  }
+
+  size_t inner_;
+  std::vector<ChannelWindows> windows_;
+  std::vector<Channel> channels_;
+};
+
 }  // namespace
 
 Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half,
@@ -150,35 +187,12 @@ Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataTy
   const std::span<const float> values = weights.as<float>();
   NewTensor fresh = allocate_tensor(DataType::kF32, weights.dims());
   const std::span<float> rounded(reinterpret_cast<float*>(fresh.data.data()), values.size());
-  const auto inner = static_cast<size_t>(layout.inner);
+  const int64_t at_once = layout.writes.adds_j ? kColumnsAtOnce : 1;
   ThreadTeam team(threads > 0 ? threads : hardware_threads());
-  team.for_ranges(
-      layout.outer * layout.written_count, kChannelsAtOnce, [&](int64_t begin, int64_t end) {
-        std::array<Channel, kChannelsAtOnce> channels;
-        std::array<ChannelWindows, kChannelsAtOnce> windows;
-        for (int64_t first = begin; first < end; first += kChannelsAtOnce) {
-          const auto count = static_cast<size_t>(std::min(end - first, kChannelsAtOnce));
-          const auto for_each_place = [&](auto&& f) {
-            for (size_t window = 0; window < windows[0].count; ++window)
-              for (size_t c = 0; c < count; ++c)
-                for (size_t k = 0; k < inner; ++k)
-                  f(channels[c], window * inner + k,
-                    windows[c].begin + window * windows[c].stride + k);
-          };
-          for (size_t c = 0; c < count; ++c) {
-            const int64_t channel = first + static_cast<int64_t>(c);
-            windows[c] =
-                windows_of(layout, channel / layout.written_count, channel % layout.written_count);
-            channels[c].resize(windows[c].count, inner);
-          }
-          for_each_place(
-              [&](Channel& channel, size_t k, size_t at) { channel.set(k, values[at], half); });
-          for (size_t c = 0; c < count; ++c) channels[c].round();
-          for_each_place([&](const Channel& channel, size_t k, size_t at) {
-            rounded[at] = channel.rounded(k);
-          });
-        }
-      });
+  team.for_ranges(layout.outer * layout.written_count, at_once, [&](int64_t begin, int64_t end) {
+    for (int64_t first = begin; first < end; first += at_once)
+      Channels(layout, first, std::min(end - first, at_once)).round(values, rounded, half);
+  });
   return fresh.tensor;
 }
 

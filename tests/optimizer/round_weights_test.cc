@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <random>
 
 #include "anneal/core/float16.h"
 #include "anneal/graph/text/text.h"
+#include "anneal/optimizer/precision/half_weights.h"
 
 namespace anneal {
 namespace {
@@ -115,6 +117,70 @@ TEST_P(RoundWeights, WhatIsNotFiniteAndWhatIsNextToItStays) {
   EXPECT_EQ(rounded.as<float>()[72], largest);
   for (size_t i = 96; i < values.size(); i += 24)
     EXPECT_TRUE(std::isfinite(rounded.as<float>()[i]));
+}
+
+// Rounded all at once, the weights of each channel become what they become alone.
+TEST_P(RoundWeights, ChannelsAreRoundedApart) {
+  const std::vector<std::string> texts = {
+      "graph g(x: f32[2,90])\n  const w: f32[90,75] = random(1)\n  y = MatMul(x, w)\n  return y\n",
+      "graph g(x: f32[3,2,40])\n  const w: f32[3,70,40] = random(2)\n  y = MatMul(x, w) "
+      "transpose_b=true\n"
+      "  return y\n",
+      "graph g(x: f32[3,2,40])\n  const w: f32[3,40,70] = random(3)\n  y = MatMul(x, w)\n  return "
+      "y\n",
+      "graph g(x: f32[1,12,4,4])\n  const w: f32[70,6,3,3] = random(4)\n"
+      "  y = Conv(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] groups=2\n"
+      "  return y\n",
+      "graph g(x: f32[1,12,4,4])\n  const w: f32[12,35,3,3] = random(5)\n"
+      "  y = ConvTranspose(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1] "
+      "output_padding=[0,0] groups=2\n  return y\n"};
+  for (const std::string& text : texts) {
+    const Product each = product(text);
+    const ChannelWeights& layout = each.layout;
+    const Tensor together = round_weights(each.weights, layout, GetParam());
+    // By the channels' numbers, not by windows_of().
+    std::vector<std::vector<size_t>> places(
+        static_cast<size_t>(layout.outer * layout.written_count));
+    const size_t per_outer = each.weights.as<float>().size() / static_cast<size_t>(layout.outer);
+    for_each_weight(layout, [&](size_t at, size_t, size_t written) {
+      places[at / per_outer * static_cast<size_t>(layout.written_count) + written].push_back(at);
+    });
+    for (const std::vector<size_t>& channel : places) {
+      std::vector<float> weights;
+      for (const size_t at : channel) weights.push_back(each.weights.as<float>()[at]);
+      ChannelWeights alone;
+      alone.inner = layout.inner;
+      alone.j_count = static_cast<int64_t>(weights.size()) / layout.inner;
+      alone.read_count = alone.j_count;
+      alone.written_count = 1;
+      const Dims dims{static_cast<int64_t>(weights.size())};
+      const Tensor rounded =
+          round_weights(Tensor::of<float>(DataType::kF32, dims, weights), alone, GetParam());
+      for (size_t k = 0; k < channel.size(); ++k)
+        EXPECT_EQ(rounded.as<float>()[k], together.as<float>()[channel[k]]) << text << channel[k];
+    }
+  }
+}
+
+// Of each exponent of f32: halfway, next to it, and others.
+TEST_P(RoundWeights, InlineConversionsAreThoseOfTheCore) {
+  std::vector<float> numbers;
+  for (uint32_t high = 0; high < 0x10000; ++high)
+    for (const uint32_t low :
+         {0x0000U, 0x0001U, 0x0fffU, 0x1000U, 0x1001U, 0x7fffU, 0x8000U, 0x8001U})
+      numbers.push_back(std::bit_cast<float>(high << 16 | low));
+  const Tensor floats =
+      Tensor::of<float>(DataType::kF32, {static_cast<int64_t>(numbers.size())}, numbers);
+  const Tensor halves = in_16_bits(floats, GetParam());
+  const auto* const bits = reinterpret_cast<const uint16_t*>(halves.bytes().data());
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const uint16_t wanted =
+        GetParam() == DataType::kF16 ? to_f16(numbers[i]).bits : to_bf16(numbers[i]).bits;
+    ASSERT_EQ(bits[i], wanted) << numbers[i];
+    ASSERT_EQ(std::bit_cast<uint32_t>(in_half(numbers[i], GetParam())),
+              std::bit_cast<uint32_t>(nearest(numbers[i], GetParam())))
+        << numbers[i];
+  }
 }
 
 Product depthwise(const std::vector<float>& weights) {
