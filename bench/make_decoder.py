@@ -3,7 +3,7 @@
 
     make_decoder.py FOLDER [--billion]
 
-134 million parameters: 12 layers, hidden size 768, 12 heads and 4 of keys, 32,000 tokens. With --billion 1.0 billion: 16 layers,
+125 million parameters: 12 layers, hidden size 768, 12 heads and 4 of keys, 32,000 tokens. With --billion 1.1 billion: 16 layers,
 hidden size 2048, 32 heads and 8 of keys. Needs onnxruntime-genai, tokenizers, torch and transformers.
 """
 
@@ -26,7 +26,7 @@ BILLION = {"hidden_size": 2048, "num_hidden_layers": 16, "num_attention_heads": 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
-    parser.add_argument("--billion", action="store_true", help="1.0 billion parameters")
+    parser.add_argument("--billion", action="store_true", help="1.1 billion parameters")
     flags = parser.parse_args()
     torch.manual_seed(0)
     config = transformers.LlamaConfig(**(BILLION if flags.billion else SMALL), vocab_size=VOCABULARY, bos_token_id=1, eos_token_id=2,
