@@ -157,6 +157,7 @@ Machine::Machine()
   else if (std::string_view(setting("ANNEAL_VIRTUAL_CARD_SUMS", "")) == "in_order")
     arithmetic.tensor_sums = ptx::TensorSums::kInOrder;
   queues.order().set_threads_apart(*setting("ANNEAL_VIRTUAL_CARD_THREADS_APART", "0") == '1');
+  reads_pageable_late = std::string_view(setting("ANNEAL_VIRTUAL_CARD_PAGEABLE", "")) == "late";
   arithmetic.approximate_ulps = std::atoi(setting("ANNEAL_VIRTUAL_CARD_ULPS", "0"));
 }
 
@@ -412,11 +413,13 @@ void copy(const std::shared_ptr<Stream>& stream, CUdeviceptr to, CUdeviceptr fro
   const bool to_device = is_device_address(to), from_device = is_device_address(from);
   if (to_device) place_of(context, to, bytes, call);
   if (from_device) place_of(context, from, bytes, call);
-  // Pageable memory of the host is read before the call returns ("API synchronization behavior" in
-  // CUDA's manual); page-locked memory when the copy is done, and until then it must stay as it is.
+  // Page-locked memory of the host is read when the copy is done, and until then it must stay as it
+  // is. The driver may read pageable memory before the call returns ("API synchronization behavior"
+  // in CUDA's manual), or as late.
   const uint64_t host = to_device ? from : to;
   const uint64_t page_locked = context.page_locked(host, host + bytes);
-  const bool is_staged = !from_device && stream->capture == nullptr && page_locked == 0;
+  const bool is_staged = !from_device && stream->capture == nullptr && page_locked == 0 &&
+                         !machine().reads_pageable_late;
   std::vector<std::byte> staged;
   if (is_staged) staged = read_host(from, bytes, call);
   Work work{.call = call,

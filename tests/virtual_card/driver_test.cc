@@ -209,6 +209,14 @@ TEST_F(VirtualDriverDeath, TheHostChangesWhatIsCopied) {
   EXPECT_EQ(read[3], 1u) << "pageable memory is read before the call returns";
   EXPECT_DEATH(
       {
+        machine().reads_pageable_late = true;
+        copy(memory, pageable.data(), 64);
+        pageable[3] = 3;
+        cuStreamSynchronize(stream_);
+      },
+      "cuMemcpyAsync.*the host memory changed before the copy was done");
+  EXPECT_DEATH(
+      {
         void* pinned = nullptr;
         cuMemHostAlloc(&pinned, 64, 0);
         copy(memory, pinned, 64);

@@ -41,7 +41,7 @@ def check(anneal, model, way, scratch):
     seconds = time.monotonic() - start
     verdict = compared.strip().splitlines()[-1] if compared.strip() else ""
     on_card = f"{steps.group(1)} of {steps.group(2)} steps on the card" if steps else "no step on the card"
-    is_right = status == 0 or INHERITED in verdict
+    is_right = steps is not None and int(steps.group(1)) > 0 and (status == 0 or INHERITED in verdict)
     return f"{name}: {on_card}, {verdict}, {seconds:.1f} s", is_right
 
 

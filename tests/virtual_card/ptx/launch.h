@@ -11,7 +11,7 @@ struct Launch {
   Dim3 grid, block;
   size_t dynamic_shared_bytes = 0;
   uint32_t number = 1;                      // of the launches of this memory; none has the same
-  uint64_t most_steps = uint64_t{1} << 32;  // of a block, in instructions of a warp
+  uint64_t most_steps = uint64_t{1} << 30;  // of a block, in instructions of a warp
   Touched* touched = nullptr;               // gets the bytes of global memory that are accessed
   uint64_t seed = 0;  // 0: blocks and warps in ascending order; else in one of its own
 };
