@@ -46,19 +46,24 @@ def check(anneal, model, way, scratch):
 
 
 def check_all(anneal, folders, ways, check):
-    """Prints the line that check(anneal, model, way, scratch) gives of each model in each way; the exit status."""
+    """Prints the line that check(anneal, model, way, scratch) gives of each model in each way; the exit status.
+
+    check() also gives whether the model is right, or None if it is left out. At least one must not be.
+    """
     models = sorted(path for folder in folders if os.path.isdir(folder) for path in Path(folder).glob("**/*.onnx"))
     if not models:
         print("there are no models here")
         return SKIPPED
-    wrong = 0
+    right = wrong = 0
     with tempfile.TemporaryDirectory(prefix="anneal-virtual-") as scratch:
         for model in models:
             for way in ways:
                 line, is_right = check(anneal, model, way, scratch)
-                print(("" if is_right else "WRONG: ") + line, flush=True)
-                wrong += not is_right
-    return 1 if wrong else 0
+                print(("WRONG: " if is_right is False else "") + line, flush=True)
+                right += is_right is True
+                wrong += is_right is False
+    print(f"{right} are right, {wrong} are wrong")
+    return 0 if right and not wrong else 1
 
 
 if __name__ == "__main__":
