@@ -1,6 +1,7 @@
 // Attention by its definition: all scores, their softmax, and the weighted sum of v. Sums and
 // exponentials are in f64, each rounded once.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -10,6 +11,8 @@
 
 namespace anneal::cpu {
 namespace {
+
+constexpr int64_t kColumnsAtOnce = 64;  // of v that share the exponentials of a row
 
 Dims score_dims(std::span<const TensorView> inputs) {
   return {inputs[0].dims[0], inputs[0].dims[1], inputs[0].dims[2], inputs[1].dims[2]};
@@ -64,13 +67,21 @@ void weigh(const Attention& op, const ReferenceArgs& args, const TensorView& sco
       for (int64_t s = 0; s < keys; ++s) most = std::max(most, score(s));
       for (int64_t s = 0; s < keys; ++s) sum += std::exp(score(s) - most);
       const bool hidden = op.hidden_is_zero && std::isinf(most) && most < 0;
-      for (int64_t e = 0; e < y.dims[3]; ++e) {
-        double total = 0;
+      const int64_t values = dot({at[0], group_of(at[1], q, v), 0, 0}, v.strides);
+      const int64_t results = dot({at[0], at[1], at[2], 0}, y.strides);
+      for (int64_t first = 0; first < y.dims[3]; first += kColumnsAtOnce) {
+        const int64_t columns = std::min(y.dims[3] - first, kColumnsAtOnce);
+        std::array<double, kColumnsAtOnce> totals{};
         for (int64_t s = 0; s < keys && !hidden; ++s) {
-          const int64_t value = dot({at[0], group_of(at[1], q, v), s, e}, v.strides);
-          total += std::exp(score(s) - most) / sum * static_cast<double>(E::load(v.data, value));
+          const double weight = std::exp(score(s) - most) / sum;
+          const int64_t value = values + s * v.strides[2] + first * v.strides[3];
+          for (int64_t e = 0; e < columns; ++e)
+            totals[static_cast<size_t>(e)] +=
+                weight * static_cast<double>(E::load(v.data, value + e * v.strides[3]));
         }
-        out.put(dot({at[0], at[1], at[2], e}, y.strides), static_cast<typename E::Acc>(total));
+        for (int64_t e = 0; e < columns; ++e)
+          out.put(results + (first + e) * y.strides[3],
+                  static_cast<typename E::Acc>(totals[static_cast<size_t>(e)]));
       }
     }
   });
