@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "anneal/engine/builder/unfilled_constants.h"
 #include "anneal/engine/builder/views.h"
 #include "anneal/graph/op/infer.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/kernels/kernel.h"
+#include "anneal/kernels/unfilled_constants.h"
 
 namespace anneal {
 

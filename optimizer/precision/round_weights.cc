@@ -79,7 +79,7 @@ double scale_for(std::span<const float> channel, DataType half) {
   return best;
 }
 
-// Where channels are columns, so many are rounded together: a row of them is two lines of the
+// Columns, as channels, are rounded in groups of this size: a row of them is two lines of the
 // cache.
 constexpr int64_t kColumnsAtOnce = 32;
 // Rows of columns that are fetched ahead: the hardware does not see strides of several pages.

@@ -1,11 +1,11 @@
 #include "anneal/engine/builder/replay/recorded_kernels.h"
-#include "anneal/engine/builder/unfilled_constants.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "anneal/core/fail.h"
+#include "anneal/kernels/unfilled_constants.h"
 
 namespace anneal {
 

@@ -10,7 +10,7 @@
 #include "anneal/core/version.h"
 #include "anneal/engine/builder/timing/cpu_bench.h"
 #include "anneal/engine/builder/timing/sampled_times.h"
-#include "anneal/engine/builder/unfilled_constants.h"
+#include "anneal/kernels/unfilled_constants.h"
 
 namespace anneal {
 namespace {

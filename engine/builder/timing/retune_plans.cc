@@ -11,10 +11,10 @@
 #include "anneal/engine/builder/timing/plan_code.h"
 #include "anneal/engine/builder/timing/timed_step.h"
 #include "anneal/engine/builder/timing/timing_card.h"
-#include "anneal/engine/builder/unfilled_constants.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
+#include "anneal/kernels/unfilled_constants.h"
 
 namespace anneal {
 namespace {

@@ -1,12 +1,12 @@
-// Memory for the packed constants of kernels that a builder only chooses from.
+// Memory for the packed constants of kernels that are only chosen from.
 #pragma once
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/kernel.h"
 
 namespace anneal {
 
-// Kernels made with it must not run: nobody packs their weights. Large allocations stay untouched,
-// so the system gives them no pages.
+// Kernels made with it must not run: their weights are not packed. Large allocations stay
+// untouched, so the system gives them no pages.
 class UnfilledConstants final : public PackedConstants {
  public:
   std::optional<Tensor> find(std::string_view, size_t bytes) override {
