@@ -326,7 +326,7 @@ Layouts choose_layouts(const LayoutQuestion& question) {
         layout = Layout::kRowMajor;
       } else if (mine.layout == Layout::kAny && !is_view_op(layer.op) && !is_late(output)) {
         if (auto strides = strides_between(graph, layer, output, layouts)) {
-          layouts.between.emplace(output, std::move(*strides));
+          layouts.between.emplace(output, *strides);
           layout = Layout::kRowMajor;
         }
       }

@@ -39,11 +39,11 @@ void KernelTimer::pack_constants(Request request, std::vector<Candidate>& candid
   request.packed = nullptr;
   std::erase_if(candidates, [&](Candidate& each) {
     KernelResult made = each.entry->make(request);
-    if (made)
-      each.kernel = *std::move(made);
-    else if (each.is_heuristic)
+    const bool is_refused = !made;
+    if (is_refused && each.is_heuristic)
       fail(ErrorCode::kUnsupported, fmt::format("{}: {}", each.entry->name, made.reason()));
-    return !made;
+    if (!is_refused) each.kernel = *std::move(made);
+    return is_refused;
   });
 }
 
