@@ -30,9 +30,12 @@ def with_adjacent_pairs(rows, heads):
 
 
 def rotary_base(cosines, sines):
-    """The base of angles p * base^(-2i / size), from the tables' row of position 1."""
+    """The base of angles p * base^(-2i / size), from the tables' row of position 1. Raises ValueError for scaled angles."""
     angles = np.arctan2(sines[1], cosines[1])
-    return float(angles[1] ** -len(angles))
+    base = float(angles[1] ** -len(angles))
+    if not np.allclose(angles, base ** (-np.arange(len(angles)) / len(angles)), rtol=1e-3):
+        raise ValueError("the rotary angles are scaled, which is not supported")
+    return base
 
 
 def write_gguf(folder, path):

@@ -92,8 +92,8 @@ struct Machine {
   std::vector<Device> devices;
   std::map<std::thread::id, Caller> callers;
   ptx::Arithmetic arithmetic;
-  bool reads_pageable_late =
-      false;  // of the host: when a copy is done, not before its call returns
+  // Copies to the device read pageable host memory when they are done, not before the call returns.
+  bool reads_pageable_late = false;
   const uint64_t seed;
   Queues queues;
 
