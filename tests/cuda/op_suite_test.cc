@@ -10,20 +10,24 @@
 // ANNEAL_OP_KERNELS: what their names begin with; not set: all.
 // ANNEAL_TEST_DEVICE: "cuda", "emulated" (the default), or "sm_90": compiled for it, not run.
 // ANNEAL_OP_REPORT: a file that gets a line of JSON for each case as soon as it was run, with its
-// problems and how its memory lay.
+// problems, how its memory lay, and of each run a digest of its outputs, so that op_results_test.py
+// and bench/gpu/compare_results.py tell whether two devices gave the same bits.
 //
 // With the argument --list it prints the names of the cases instead.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
@@ -32,6 +36,7 @@
 #include "anneal/kernels/cuda/runtime/gpu_device.h"
 #include "anneal/tests/cuda/fake_driver.h"
 #include "anneal/tests/kernels/op_variants.h"
+#include "anneal/tests/kernels/tensor_text.h"
 #include "anneal/tests/kernels/tolerance.h"
 
 namespace anneal::testing {
@@ -81,16 +86,55 @@ std::set<size_t> ops_with_kernel(const std::string& kernels) {
   return ops;
 }
 
+// A digest of the elements: all NaNs are one, since devices give them other bits.
+uint64_t digest_of(const std::vector<Tensor>& outputs) {
+  uint64_t digest = hash_bytes({});
+  for (const Tensor& output : outputs) {
+    const DataType dtype = output.dtype();
+    if (!is_float(dtype)) {
+      digest = hash_bytes(output.bytes(), digest);
+      continue;
+    }
+    std::vector<double> elements(output.count());
+    for (int64_t i = 0; i < output.count(); ++i) {
+      const double value = element(output, i);
+      elements[i] = std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+    }
+    digest = hash_bytes(std::as_bytes(std::span(elements)), digest);
+  }
+  return digest;
+}
+
+// "Softmax axis=1; relu(in0)": the op with its attributes, and its epilogues.
+std::string text_of(const TestLayer& layer, const SizeTable* sizes) {
+  std::string text = to_string(layer.op, sizes == nullptr ? SizeTable() : *sizes);
+  for (const Program& program : layer.epilogues) text += "; " + to_string(program);
+  return text;
+}
+
 // The result of each case, as a line of a file that is written as soon as it is known: another
 // program reads it even if this one is killed.
 class Report {
  public:
   Report(const std::string& path, bool is_exact) : is_exact_(is_exact) {
-    if (!path.empty()) file_.open(path, std::ios::app);
+    if (!path.empty()) file_.open(path);
   }
+  bool is_wanted() const { return file_.is_open(); }
   void ran(const std::string& kernel, const std::string& name) {
     case_ = name;
     ++kernels_[kernel];
+  }
+  // `run` names the kernel, the way and the placement.
+  void result(const std::string& run, const TestLayer& layer, const SizeTable* sizes,
+              const std::vector<Tensor>& outputs) {
+    std::string operands;
+    for (int i = 0; i < layer.op_input_count; ++i)
+      if (layer.inputs[i])
+        operands +=
+            fmt::format("{}{}", operands.empty() ? "" : ",", to_string(layer.inputs[i]->dtype()));
+    results_[run] = {{"layer", text_of(layer, sizes)},
+                     {"operands", operands},
+                     {"digest", fmt::format("{:016x}", digest_of(outputs))}};
   }
   void problem(const std::string& text) { problems_.push_back(text); }
   // All of a case was run.
@@ -99,12 +143,14 @@ class Report {
       file_ << nlohmann::ordered_json{{"case", case_},
                                       {"memory", is_exact_ ? "exact" : "guarded"},
                                       {"kernels", kernels_},
-                                      {"problems", problems_}}
+                                      {"problems", problems_},
+                                      {"results", results_}}
                    .dump()
             << std::endl;
     case_.clear();
     kernels_.clear();
     problems_.clear();
+    results_.clear();
   }
   const std::string& current() const { return case_; }
 
@@ -114,6 +160,7 @@ class Report {
   std::string case_;
   std::map<std::string, int> kernels_;
   std::vector<std::string> problems_;
+  std::map<std::string, nlohmann::ordered_json> results_;
 };
 
 // A card has tactics chosen as a plan for its architecture has them: so the text of a kernel, and
@@ -184,6 +231,7 @@ class Batch {
     std::string name, what;
     const KernelEntry* entry;
     Placement placement;
+    const SizeTable* sizes;
     const TestLayer* layer;
     const std::vector<Tensor>* wanted;
     MadeLayer made;
@@ -208,20 +256,21 @@ class Batch {
       }
       accepted_.insert(each.name);
       ++kernels_[entry.name];
-      waiting_.push_back(
-          {each.name, way.what, &entry, placement, way.layer.get(), &wanted, std::move(made)});
+      waiting_.push_back({each.name, way.what, &entry, placement, way.sizes.get(), way.layer.get(),
+                          &wanted, std::move(made)});
     }
   }
   void compare(const Run& run) {
+    const std::string name =
+        fmt::format("{}, {}, {}", run.entry->name, run.what, to_string(run.placement));
     const auto complain = [&](const std::string& problem) {
-      ADD_FAILURE() << run.entry->name << ", " << run.what << ", " << to_string(run.placement)
-                    << ": " << problem << "\nagain: ANNEAL_OP_CASES=" << run.name
+      ADD_FAILURE() << name << ": " << problem << "\nagain: ANNEAL_OP_CASES=" << run.name
                     << " cuda_op_suite_test";
-      report_.problem(fmt::format("{}, {}, {}: {}", run.entry->name, run.what,
-                                  to_string(run.placement), problem));
+      report_.problem(fmt::format("{}: {}", name, problem));
     };
     try {
       const RunResult got = run.made.run(1);
+      if (report_.is_wanted()) report_.result(name, *run.layer, run.sizes, got.outputs);
       for (size_t i = 0; i < got.outputs.size(); ++i) {
         if (const auto problem = disagreement(*run.layer, got.outputs[i], (*run.wanted)[i]))
           complain(fmt::format("output {}: {}", i, *problem));

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """The bundle for a machine with a GPU, on the virtual card: its parts run as they would there.
 
-    bundle_test.py BUILD [PART...]    run it by on_virtual_card.py
+    bundle_test.py BUILD [--keep FOLDER] [PART...]    run it by on_virtual_card.py
 
 Prebuilt engines and images are made by the NVRTC of the virtual card, since the card runs only functions whose PTX that has kept. The
 sizes are those of --few. No part is told that the device is no card: --device is the default, cuda. Times mean nothing.
+FOLDER gets the results, which bench/gpu/compare_results.py compares with those of a GPU.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -23,8 +25,9 @@ import make_bundle  # noqa: E402
 
 SKIPPED = 77
 # NVIDIA's tools and PyTorch do not know the card.
-NEED_MORE = ("torch", "tools")
-LEAST_ITEMS = {"facts": 2, "engines": 10, "op_cases": 6, "libraries": 10, "kernels": 10, "tuned": 4}
+NEED_MORE = ("torch", "tools", "compile")
+PARTS = ("facts", "engines", "op_cases", "libraries", "kernels", "networks", "commands", *NEED_MORE)
+LEAST_ITEMS = {"facts": 2, "engines": 10, "op_cases": 6, "libraries": 10, "kernels": 10, "tuned": 4, "commands": 6}
 SECONDS = 5400  # on a slow core; what is looked at is whether all parts run through
 
 
@@ -59,26 +62,32 @@ def problems_of(part, out):
     return found
 
 
-def main(build, *parts):
+def main(build, keep, parts):
     if shutil.which("patchelf") is None:
         print("patchelf is not here, which makes the bundle")
         return SKIPPED
     with tempfile.TemporaryDirectory(prefix="anneal-bundle-") as folder:
         root, out = Path(folder) / "bundle", Path(folder) / "out"
         stage(root, Path(build).resolve())
-        chosen = [word for part in parts for word in ("--part", part)]
+        words = [word for part in parts for word in ("--part", part)]
         # A kernel may be slower here than a card's patience; a second run does what failed again.
         for where in ("--out", "--resume"):
-            if subprocess.run([sys.executable, root / "run.py", where, out, "--few", "--limit", str(SECONDS), *chosen]).returncode == 0:
+            if subprocess.run([sys.executable, root / "run.py", where, out, "--few", "--limit", str(SECONDS), *words]).returncode == 0:
                 break
-        problems = [each for part in parts or ("facts", "engines", "op_cases", "libraries", "kernels", "networks", *NEED_MORE)
-                    for each in problems_of(part, out)]
-        if (not parts or "facts" in parts) and "Virtual card of sm_" not in (out / "facts.json").read_text():
+        problems = [each for part in parts for each in problems_of(part, out)]
+        if "facts" in parts and "Virtual card of sm_" not in (out / "facts.json").read_text():
             problems.append("the facts do not name the card")
+        if keep is not None:
+            shutil.copytree(out, keep, dirs_exist_ok=True)
     for problem in problems:
         print(f"failed: {problem}", file=sys.stderr)
     return 1 if problems else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("build")
+    arguments.add_argument("--keep", metavar="FOLDER")
+    arguments.add_argument("parts", nargs="*", default=PARTS)
+    given = arguments.parse_args()
+    sys.exit(main(given.build, given.keep, given.parts))

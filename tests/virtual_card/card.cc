@@ -381,12 +381,18 @@ void launch(const std::shared_ptr<Stream>& stream, const std::shared_ptr<Functio
     refuse(CUDA_ERROR_INVALID_VALUE, "no parameters");
   std::vector<std::byte> values(code.parameter_bytes);
   for (size_t i = 0; i < code.parameter_sizes.size(); ++i) {
-    const std::string what =
-        fmt::format("parameter {} of {} is missing", i + 1, code.parameter_sizes.size());
+    const auto violation = [&](const std::string& what) {
+      report_violation(fmt::format("launching {}: parameter {} of {} {}", code.name, i + 1,
+                                   code.parameter_sizes.size(), what));
+    };
     void* from = nullptr;
     if (!can_read(&from, parameters + i, sizeof(from)) || from == nullptr ||
         !can_read(values.data() + code.parameter_offsets[i], from, code.parameter_sizes[i]))
-      report_violation(fmt::format("launching {}: {}", code.name, what));
+      violation("is missing");
+    // The driver copies bytes; no object of C++ of the parameter's type lies there.
+    if (reinterpret_cast<uintptr_t>(from) % code.parameter_alignments[i] != 0)
+      violation(fmt::format("lies at {}, which is no multiple of {}", fmt::ptr(from),
+                            code.parameter_alignments[i]));
   }
   Context& context = *stream->context;
   Work work{.call = fmt::format("cuLaunchKernel({})", code.name),

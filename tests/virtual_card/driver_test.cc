@@ -365,6 +365,16 @@ TEST_F(VirtualDriverDeath, ALaunchWithAParameterTooFew) {
                "launching f: parameter 2 of 2 is missing");
 }
 
+TEST_F(VirtualDriverDeath, ALaunchWithAParameterAtAnOddAddress) {
+  const CUdeviceptr memory = allocate(128);
+  const CUfunction function = function_of(ptx::program("ret;"));
+  alignas(8) std::byte storage[16] = {};
+  std::memcpy(storage + 4, &memory, sizeof(memory));
+  void* parameters[] = {storage + 4};
+  EXPECT_DEATH(cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, stream_, parameters, nullptr),
+               "launching f: parameter 1 of 1 lies at .*, which is no multiple of 8");
+}
+
 // The capture of a stream that the default stream waits for.
 TEST_F(VirtualDriver, TheDefaultStreamEndsACapture) {
   CUstream blocking = nullptr;

@@ -9,9 +9,10 @@ import bundle.networks as networks
 import bundle.record as record_files
 from bundle.setting import find_tool
 
-CASE = ("resnet50", "f16", 8)
+CASE, SMALL_CASE = ("resnet50", "f16", 8), ("unet", "f16", 1)
 SECONDS_OF_COMMAND = 45
 SECONDS_OF_ABLATION = 120  # each of its rows builds the network
+SLOWER_WITH_FEW = 10  # --few is for devices in software
 MOST_TEXT = 12000
 FIELDS = ("index,name,uuid,pci.bus_id,driver_version,memory.total,utilization.gpu,memory.used,temperature.gpu,power.draw,"
           "clocks.sm,clocks.mem")
@@ -21,6 +22,7 @@ SAMPLES = 20
 
 def command(setting, end, *words, limit=SECONDS_OF_COMMAND):
     """A program of the bundle: its item, and how it ended."""
+    limit *= SLOWER_WITH_FEW if setting.few else 1
     ended = setting.run([setting.root / "bin" / words[0], *words[1:]], min(limit, end.left()))
     item = {"command": " ".join(str(word).replace(str(setting.work), "WORK") for word in words), "status": ended.status,
             "seconds": round(ended.seconds, 2), "text": ended.output[-MOST_TEXT:]}
@@ -75,12 +77,13 @@ def run(setting, record, end):
         return None
     record.add("pipeline", command(setting, end, "pipeline", "--device", setting.device, "--target", target, "--model",
                                    setting.root / "models/glyphs.onnx", "--out", setting.work / "pipeline.json")[0])
-    errors = networks.build_all(setting, end, [CASE], networks.INPUTS, python, target)
+    case, inputs = (SMALL_CASE, networks.FEW_INPUTS) if setting.few else (CASE, networks.INPUTS)
+    errors = networks.build_all(setting, end, [case], inputs, python, target)
     if errors:
-        record.add("network", {"error": errors[CASE]})
+        record.add("network", {"error": errors[case]})
         return None
-    name, dtype, batch = CASE
-    engine, use = networks.engine_of(setting, CASE), setting.work / "use.csv"
+    name, dtype, batch = case
+    engine, use = networks.engine_of(setting, case), setting.work / "use.csv"
     item, _ = command(setting, end, "anneal", "bench", engine, "--target", setting.device, "--duration", "1", "--contexts", "4",
                       "--monitor", use)
     record.add("bench of 4 contexts", {**item, "monitor": use.read_text()[:MOST_TEXT] if use.is_file() else ""})
@@ -90,7 +93,7 @@ def run(setting, record, end):
     record.add("roofline", {**item, "report": record_files.read_json(answer)})
     answer = setting.work / "ablation.json"
     item, _ = command(setting, end, "anneal", "bench", setting.work / f"{name}.{dtype}.onnx", "--target", target, "--fp16",
-                      "--shapes", networks.INPUTS[name].format(n=batch), "--ablation", "--duration", "1", "--json", answer,
+                      "--shapes", inputs[name].format(n=batch), "--ablation", "--duration", "1", "--json", answer,
                       limit=SECONDS_OF_ABLATION)
     record.add("ablation", {**item, "report": record_files.read_json(answer)})
     return None

@@ -7,6 +7,7 @@ batches are those whose images came with the bundle (`batches.json`, written whe
 import json
 import threading
 
+import bundle.bits as bits
 import bundle.record as record_files
 from bundle.setting import in_parallel
 
@@ -121,7 +122,7 @@ class Batches:
                     each = json.loads(line)
                 except ValueError:  # the line that a killed process was writing
                     continue
-                item = {"kernels": each["kernels"]}
+                item = {"kernels": each["kernels"], "digests": bits.digests(each["results"])}
                 if each["problems"]:
                     item["error"] = "\n".join(each["problems"])[:3000]
                     item["problems"] = len(each["problems"])

@@ -101,6 +101,7 @@ class Decoder {
     for (const Variable& parameter : text.parameters) {
       made_.parameter_offsets.push_back(parameter.offset);
       made_.parameter_sizes.push_back(parameter.bytes);
+      made_.parameter_alignments.push_back(parameter.alignment);
       made_.parameter_bytes = parameter.offset + parameter.bytes;
     }
   }

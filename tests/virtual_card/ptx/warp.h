@@ -90,7 +90,7 @@ struct Function {
   size_t register_bytes = 0, predicates = 0;
   // For errors: by place / kRegisterUnit, and by the predicate's number.
   std::vector<std::string> register_names, predicate_names;
-  std::vector<size_t> parameter_offsets, parameter_sizes;
+  std::vector<size_t> parameter_offsets, parameter_sizes, parameter_alignments;
   size_t parameter_bytes = 0;
   size_t static_shared_bytes = 0;
   size_t local_bytes = 0;    // of a thread
