@@ -283,6 +283,18 @@ TEST(Fault, BytesWithoutAValueThatDoNotMatter) {
               HasSubstr("register %r9 has no value in thread 0, since register %r20 has none"));
 }
 
+// As of text that NVRTC makes of a pair of which one number is used.
+TEST(Fault, HalfOfAPairWithoutAValueThatDoesNotMatter) {
+  const std::string store = "\nst.global.u32 [%rd3], %r9;";
+  EXPECT_EQ(fault_of("mov.b64 %rd9, {%r1, %r20};\ncvt.u32.u64 %r9, %rd9;" + store), "none");
+  EXPECT_THAT(fault_of("mov.b64 %rd9, {%r20, %r1};\ncvt.u32.u64 %r9, %rd9;" + store),
+              HasSubstr("register %r9 has no value in thread 0, since register %r20 has none"));
+  EXPECT_THAT(fault_of("mov.b64 %rd9, {%r1, %r20};\nadd.s64 %rd9, %rd9, 1;\n"
+                       "cvt.u32.u64 %r9, %rd9;" +
+                       store),
+              HasSubstr("has no value"));
+}
+
 // What half of the lanes wrote says nothing of the others.
 TEST(Fault, BytesWithoutAValueOfOtherLanes) {
   const std::string text =

@@ -16,19 +16,25 @@ struct Same {
   T operator()(T a) const { return a; }
 };
 
+// Which bytes of a result of two registers have no value.
+void join_bytes(Warp& warp, const Instruction& instruction, size_t bytes_of_each) {
+  if (warp.without_value() == 0) return;
+  const uint32_t has_low = warp.lanes_with_value(instruction, 1),
+                 has_high = warp.lanes_with_value(instruction, 2);
+  const uint32_t each = (1u << bytes_of_each) - 1;
+  Warp::Bytes bytes = {};
+  for (int i = 0; i < kLanes; ++i)
+    bytes[i] = static_cast<uint8_t>((has_low >> i & 1 ? 0 : each) |
+                                    (has_high >> i & 1 ? 0 : each << bytes_of_each));
+  warp.set_bytes_without_value(bytes);
+}
 void join_halves(Warp& warp, const Instruction& instruction) {
   const auto* const low = warp.read<uint16_t>(instruction.at[1]);
   const auto* const high = warp.read<uint16_t>(instruction.at[2]);
   uint32_t result[kLanes];
   for (int i = 0; i < kLanes; ++i) result[i] = uint32_t{high[i]} << 16 | low[i];
   warp.write(instruction.at[0], result);
-  if (warp.without_value() == 0) return;
-  const uint32_t has_low = warp.lanes_with_value(instruction, 1),
-                 has_high = warp.lanes_with_value(instruction, 2);
-  Warp::Bytes bytes = {};
-  for (int i = 0; i < kLanes; ++i)
-    bytes[i] = static_cast<uint8_t>((has_low >> i & 1 ? 0 : 0x3) | (has_high >> i & 1 ? 0 : 0xc));
-  warp.set_bytes_without_value(bytes);
+  join_bytes(warp, instruction, sizeof(uint16_t));
 }
 void split_halves(Warp& warp, const Instruction& instruction) {
   const auto* const whole = warp.read<uint32_t>(instruction.at[2]);
@@ -46,6 +52,7 @@ void join_words(Warp& warp, const Instruction& instruction) {
   uint64_t result[kLanes];
   for (int i = 0; i < kLanes; ++i) result[i] = uint64_t{high[i]} << 32 | low[i];
   warp.write(instruction.at[0], result);
+  join_bytes(warp, instruction, sizeof(uint32_t));
 }
 void split_words(Warp& warp, const Instruction& instruction) {
   const auto* const whole = warp.read<uint64_t>(instruction.at[2]);

@@ -1,4 +1,5 @@
 // Conversions between types.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -125,8 +126,11 @@ struct FromBf16 {
   float operator()(uint16_t a) const { return to_f32(BFloat16{a}); }
 };
 
-#define CUT(to_name, To, t, from_name, From, f) \
-  { "cvt." to_name "." from_name, unary<To, From, Cut<To, From>>, t "=" f }
+#define CUT(to_name, To, t, from_name, From, f)                                            \
+  {                                                                                        \
+    "cvt." to_name "." from_name,                                                          \
+        unary_of_low<To, From, Cut<To, From>, std::min(sizeof(To), sizeof(From))>, t "=" f \
+  }
 #define CUTS(to_name, To, t)                                                               \
   CUT(to_name, To, t, "u16", uint16_t, "h"), CUT(to_name, To, t, "s16", int16_t, "h"),     \
       CUT(to_name, To, t, "u32", uint32_t, "w"), CUT(to_name, To, t, "s32", int32_t, "w"), \
@@ -134,8 +138,11 @@ struct FromBf16 {
       {"cvt." to_name ".u8", from_byte<To, uint8_t>, t "=x"}, {                            \
     "cvt." to_name ".s8", from_byte<To, int8_t>, t "=x"                                    \
   }
-#define LOW(to_name, To, t, from_name, From, Register, f) \
-  { "cvt." to_name "." from_name, unary<To, Register, FromLow<To, From, Register>>, t "=" f }
+#define LOW(to_name, To, t, from_name, From, Register, f)                              \
+  {                                                                                    \
+    "cvt." to_name "." from_name,                                                      \
+        unary_of_low<To, Register, FromLow<To, From, Register>, sizeof(From)>, t "=" f \
+  }
 #define FROM_LOW(to_name, To, t)                           \
   LOW(to_name, To, t, "u16", uint16_t, uint32_t, "w"),     \
       LOW(to_name, To, t, "s16", int16_t, uint32_t, "w"),  \

@@ -138,7 +138,7 @@ void permute(Warp& warp, const Instruction& instruction) {
   const auto* const selectors = warp.read<uint32_t>(instruction.at[3]);
   Warp::Bytes result = {};
   for (size_t lane = 0; lane < kLanes; ++lane) {
-    const uint32_t both = uint32_t{b[lane]} << 4 | a[lane];
+    const uint32_t both = (b[lane] & 0xfu) << 4 | (a[lane] & 0xfu);
     for (uint32_t i = 0; i < 4; ++i)
       if ((selector[lane] & 3) != 0 || (both >> (selectors[lane] >> 4 * i & 7) & 1) != 0)
         result[lane] |= static_cast<uint8_t>(1u << i);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Warp::Bytes all_bytes() {
   Warp::Bytes bytes = {};
-  for (uint8_t& byte : bytes) byte = 0xf;
+  for (uint8_t& byte : bytes) byte = 0xff;
   return bytes;
 }
 
@@ -288,7 +288,7 @@ Warp::Bytes Warp::bytes_without_value(const Instruction& instruction, size_t i) 
   const auto known = bytes_.find(instruction.at[i]);
   Bytes bytes = {};
   for (uint32_t lane = 0; lane < kLanes; ++lane)
-    if ((lanes >> lane & 1) != 0) bytes[lane] = known == bytes_.end() ? 0xf : known->second[lane];
+    if ((lanes >> lane & 1) != 0) bytes[lane] = known == bytes_.end() ? 0xff : known->second[lane];
   return bytes;
 }
 

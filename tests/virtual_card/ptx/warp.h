@@ -214,8 +214,8 @@ class Warp {
   }
   uint32_t without_value() const { return without_value_; }
   void set_without_value(uint32_t lanes) { without_value_ = lanes & mask_; }
-  // By byte of a register of 32 bits: an instruction may use some bytes only. Bit b: byte b of the
-  // operand, or of the result, has no value.
+  // By byte of a register of 32 or 64 bits: an instruction may use some bytes only. Bit b: byte b
+  // of the operand, or of the result, has no value; bits beyond the register mean nothing.
   using Bytes = std::array<uint8_t, kLanes>;
   Bytes bytes_without_value(const Instruction& instruction, size_t i) const;
   void set_bytes_without_value(const Bytes& bytes);
