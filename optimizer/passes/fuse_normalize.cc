@@ -31,6 +31,8 @@ namespace {
 
 constexpr int kProbes = 24;
 constexpr double kMaxEpsilon = 0.5;
+constexpr double kStepOfF16 = 0x1p-24;  // the least
+constexpr double kLeastVariance = 1e-30;
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -118,11 +120,14 @@ bool computes(const Graph& graph, ValueId value, ValueId x, ValueId m, F wanted)
   for (const double strange : {kNan, kInfinity, -kInfinity})
     if (!is_wanted(strange, 1, 0) || !is_wanted(strange, strange, 0)) return false;
   Probes probes;
-  for (int i = 0; i < kProbes; ++i) {
-    // Far out as well, as far as f16 holds squares: what clamps is a square only near 0.
-    const double scale = std::pow(10, probes.next(-1, rounds ? 1.5 : 4));
+  for (int i = 0; i < 2 * kProbes; ++i) {
+    // Far out as well, as far as f16 holds squares: what clamps is a square only near 0. And near
+    // 0, where a small number that is added shows.
+    const double scale = std::pow(
+        10, i % 2 == 0 ? probes.next(-1, rounds ? 1.5 : 4) : probes.next(rounds ? -3 : -12, -1));
     const double at_x = probes.next(-3, 3) * scale, at_m = probes.next(-2, 2) * scale;
-    if (!is_wanted(at_x, at_m, 1e-5 * std::min(1.0, scale * scale))) return false;
+    const double absolute = 1e-5 * std::min(1.0, scale * scale);
+    if (!is_wanted(at_x, at_m, rounds ? std::max(absolute, kStepOfF16) : absolute)) return false;
   }
   return true;
 }
@@ -181,6 +186,19 @@ Program normalized_program(const NormalizeMatch& match, double variance) {
       });
 }
 
+// The positive numbers in a program that may be an epsilon.
+std::vector<double> small_numbers(const Program& program) {
+  std::vector<double> found;
+  for (const Instruction& one : program.code()) {
+    if (one.opcode != Opcode::kConstant) continue;
+    double value = -1;
+    if (one.type == RegisterType::kF32) value = Scalar{one.immediate}.as<float>();
+    if (one.type == RegisterType::kF64) value = Scalar{one.immediate}.as<double>();
+    if (value > 0 && value < kMaxEpsilon) found.push_back(value);
+  }
+  return found;
+}
+
 // Whether y is the epilogue of (x - m) / sqrt(variance + epsilon).
 bool depends_on_normal_alone(const NormalizeMatch& match) {
   const Program y = without_half_rounding(match.y.program);
@@ -220,10 +238,17 @@ bool depends_on_normal_alone(const NormalizeMatch& match) {
     if (!is_wanted(strange, strange, statistic, kNan) || !is_wanted(1, strange, statistic, beside))
       return false;
   }
-  for (int i = 0; i < 2 * kProbes; ++i) {
-    // Also where all elements are equal: without an epsilon that is 0 / 0, which y may catch.
-    const double variance =
-        i == 0 ? 0 : std::pow(10, i % 2 == 0 ? probes.next(-7, 1) : probes.next(0, 6));
+  // Also where all elements are equal: without an epsilon that is 0 / 0, which y may catch.
+  std::vector<double> variances = {0};
+  for (int i = 1; i < 2 * kProbes; ++i)
+    variances.push_back(std::pow(10, i % 2 == 0 ? probes.next(-7, 1) : probes.next(0, 6)));
+  // A number that is added to the root, or to a sum, counts near its square, or near itself.
+  const bool reads_halves = std::ranges::any_of(y.inputs(), is_half);
+  for (const double number : reads_halves ? std::vector<double>() : small_numbers(y))
+    for (const double near : {number, number * number})
+      for (const double times : {0.02, 0.3, 1.0, 5.0, 60.0})
+        if (near * times > kLeastVariance) variances.push_back(near * times);
+  for (const double variance : variances) {
     const double root = std::sqrt(variance);
     const double m = has_mean ? probes.next(-1, 1) * root : 0;
     const double x = m + probes.next(-3, 3) * root;
@@ -231,20 +256,6 @@ bool depends_on_normal_alone(const NormalizeMatch& match) {
     if (!is_wanted(x, m, squares, (x - m) / std::sqrt(variance + match.epsilon))) return false;
   }
   return finite >= kProbes;
-}
-
-// The numbers in y that may be the epsilon.
-std::vector<double> epsilons(const Program& program) {
-  std::vector<double> found;
-  for (const Instruction& one : program.code()) {
-    if (one.opcode != Opcode::kConstant) continue;
-    double value = -1;
-    if (one.type == RegisterType::kF32) value = Scalar{one.immediate}.as<float>();
-    if (one.type == RegisterType::kF64) value = Scalar{one.immediate}.as<double>();
-    if (value > 0 && value < kMaxEpsilon) found.push_back(value);
-  }
-  found.push_back(0);
-  return found;
 }
 
 // A variance that is kept from being too small is not one that has something added.
@@ -265,7 +276,13 @@ bool is_clamped(const Program& program) {
 
 bool settle_epsilon(NormalizeMatch& match) {
   if (is_clamped(match.y.program)) return false;
-  for (const double epsilon : epsilons(match.y.program)) {
+  std::vector<double> epsilons = small_numbers(match.y.program);
+  // Of a sum of squares: less in its mean.
+  if (match.variance.count != 1)
+    for (const double number : small_numbers(match.y.program))
+      epsilons.push_back(number / match.variance.count);
+  epsilons.push_back(0);
+  for (const double epsilon : epsilons) {
     match.epsilon = epsilon;
     // The one near 1 - epsilon for which the root is 1 exactly leaves the shortest program.
     const auto one = static_cast<float>(1 - epsilon);
