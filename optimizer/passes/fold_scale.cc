@@ -18,6 +18,7 @@
 
 #include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/channel_weights.h"
+#include "anneal/optimizer/analysis/decisions.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/programs/affine.h"
@@ -26,6 +27,8 @@
 
 namespace anneal {
 namespace {
+
+constexpr const char* kDecided = "its results are compared, or become whole numbers";
 
 std::vector<const Tensor*> constants_of(const Graph& graph, std::span<const ValueId> values) {
   std::vector<const Tensor*> constants;
@@ -48,6 +51,14 @@ ptrdiff_t arithmetic_in(const Program& program) {
 // The number that all elements are, unless other weights may take their place.
 std::optional<double> settled_value(const Tensor& tensor, const PassOptions& options) {
   return options.weights_may_change && tensor.count() > 1 ? std::nullopt : uniform_value(tensor);
+}
+
+// The register of the program's input 0, if it reads that.
+std::optional<size_t> accumulator_of(const Program& program) {
+  const auto code = program.code();
+  for (size_t reg = 0; reg < code.size(); ++reg)
+    if (code[reg].opcode == Opcode::kInput && code[reg].immediate == 0) return reg;
+  return std::nullopt;
 }
 
 // The program with a*x + b in its register `reg` replaced by x + shift.
@@ -113,6 +124,7 @@ class Fold {
     if (!affine) return false;
     Program shifted = with_shift(program, 0, affine->reg, affine->shift, run_.options);
     const bool unscaled = uniform_value(affine->factor) == 1;
+    if (!unscaled && decides(stores, affine->reg)) return refuse(kDecided);
     if (unscaled && arithmetic_in(shifted) >= arithmetic_in(program)) return false;
     const int rank = result_shape().rank();
     const auto factors =
@@ -196,6 +208,8 @@ class Fold {
     const Tensor& old_weights = *graph_.constant(weights_);
     if (shifts && layout_.outer != 1) return refuse("what it reads is shifted, for many matrices");
     ScaledStores stores = own_stores();
+    if (const auto at = accumulator_of(stores.program); at && decides(stores, *at))
+      return refuse(kDecided);
     ValueId weights = weights_;
     if (!scale(*factors, FactorOf::kReadChannel, weights)) return false;
     if (shifts)
@@ -207,6 +221,12 @@ class Fold {
     finish(x, weights, std::move(stores));
     run_.did(name_, fmt::format("its weights took \"{}\"", scaling_name), saved);
     return true;
+  }
+
+  // Whether a result that is off in its last bits may be another whole number.
+  bool decides(const ScaledStores& stores, size_t reg) const {
+    const ValueId stored = graph_.layer(stores.end).outputs[0];
+    return decided_registers(stores.program, {.by_readers = is_decided(graph_, stored)})[reg];
   }
 
   // Whether each result is a sum over all weights of its channel.
@@ -233,18 +253,14 @@ class Fold {
           dtype,
           dtype == DataType::kF64 ? Scalar::of(sums[i]) : Scalar::of(static_cast<float>(sums[i])),
           fresh.data.data() + i * size_of(dtype));
-    size_t accumulated = 0;
-    while (accumulated < program.code().size() &&
-           (program.code()[accumulated].opcode != Opcode::kInput ||
-            program.code()[accumulated].immediate != 0))
-      ++accumulated;
-    if (accumulated == program.code().size()) return program;
+    const auto accumulated = accumulator_of(program);
+    if (!accumulated) return program;
     further.push_back(graph_.add_constant(layer_.name + "/shift", fresh.tensor));
     const int extra = static_cast<int>(program.inputs().size());
     return rewrite_program(
         program,
         [&](ProgramBuilder& builder, size_t at, std::span<const Reg>) -> std::optional<Reg> {
-          if (at != accumulated) return std::nullopt;
+          if (at != *accumulated) return std::nullopt;
           return builder.apply(Opcode::kAdd, builder.input(0, dtype), builder.input(extra, dtype));
         });
   }

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "anneal/optimizer/analysis/decisions.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/programs/rewrite_program.h"
 
@@ -276,7 +277,9 @@ std::optional<NamedFunction> name_one(const Program& program, const std::string&
         program.code()[reg].opcode != Opcode::kConstant)
       for (const ActivationMatch& match : finder.matches_of(reg)) matches.push_back(match);
   keep_outermost(program, matches);
+  const std::vector<bool> decided = decided_registers(program, {});
   for (const ActivationMatch& match : matches) {
+    if (decided[match.reg]) continue;  // the last bits matter
     Program shorter = spelled(program, match);
     if (cost(shorter) < cost(program))
       return NamedFunction{std::move(shorter), match.activation->name};
