@@ -131,6 +131,8 @@ LoopBody import_loop_body(const GraphProto& proto, const Node& node, LoopBodyReq
     for (size_t i = 0; i < types.inputs().size(); ++i)
       bodies.add_input(proto, static_cast<int>(i), types.inputs()[i], *body);
     if (first_iteration != 0) count_iterations_from(first_iteration, proto.input(0).name(), *body);
+    const bool is_loop = first_output != 0;
+    if (is_loop) body->model.iteration = body->scope.values.at(proto.input(0).name()).value;
     const Result<bool> imported = bodies.import(proto, *body);
     if (imported) {
       if (!*imported) return {};

@@ -39,6 +39,7 @@ class Node : public NodeInputs, public NodeAttributes {
     RankChoices* choices = nullptr;  // never null during an import
     std::optional<OpenBatch> batch = {};
     std::shared_ptr<const void> file = {};  // whose memory large constants are
+    ValueId iteration = ValueId::kNone;     // in the body of a Loop: its number, i64 without axes
   };
 
   Node(Model& model, std::string name, int opset, std::vector<Attribute> attributes,
@@ -78,6 +79,8 @@ class Node : public NodeInputs, public NodeAttributes {
   std::optional<int> batch_axis(int x) const;
   bool has_batch(int x) const { return batch_axis(x) == 0; }  // on axis 0
   const std::optional<OpenBatch>& batch() const { return model_.batch; }
+  // In the body of a Loop, but not in bodies inside it: the number of the iteration; else kNone.
+  ValueId iteration() const { return model_.iteration; }
   // Sizes from axis 0 on that the model has for input x: with the open batch where x has it, and
   // the sizes begin with its number. The batch is the outermost axis, so each row keeps its
   // elements under any other sizes.

@@ -1,7 +1,8 @@
 // Random numbers. Element i is made of number i + 1 of the generator SplitMix64 (Steele, Lea,
 // Flood, "Fast splittable pseudorandom number generators", 2014), whose state begins with the seed:
-// the bits of the attribute `seed`, or a hash of the node's name. So every run, on every machine,
-// draws the same numbers.
+// the bits of the attribute `seed`, or a hash of the node's name; in the body of a Loop another
+// multiple of an odd number in each iteration is added. So every run, on every machine, draws the
+// same numbers, and each iteration draws others.
 #include <fmt/format.h>
 
 #include <bit>
@@ -29,13 +30,12 @@ Expression bits(Expression of, uint64_t value) {
   return {of.builder, of.builder->constant(RegisterType::kU64, static_cast<int64_t>(value))};
 }
 
-// Number i + 1 of the generator, u64. index: u64
-Expression drawn(Expression index, uint64_t seed) {
+// Number i + 1 of the generator, u64. index, seed: u64
+Expression drawn(Expression index, Expression seed) {
   const auto shifted = [](Expression x, uint64_t by) {
     return x.apply(Opcode::kBitXor, x.apply(Opcode::kShiftRight, bits(x, by)));
   };
-  const Expression state =
-      (index + bits(index, 1)) * bits(index, 0x9e3779b97f4a7c15) + bits(index, seed);
+  const Expression state = (index + bits(index, 1)) * bits(index, 0x9e3779b97f4a7c15) + seed;
   const Expression first = shifted(state, 30) * bits(index, 0xbf58476d1ce4e5b9);
   const Expression second = shifted(first, 27) * bits(index, 0x94d049bb133111eb);
   return shifted(second, 31);
@@ -59,8 +59,13 @@ ValueId draw_numbers(Node& node, Size total, DataType dtype, Draw draw) {
   const ValueId zero =
       node.constant_value(Tensor::of<uint8_t>(DataType::kBool, {}, {{uint8_t{0}}}), "zero");
   const ValueId places = node.layer(Expand{}, {zero, node.sizes_value({total}, "count")}, "places");
-  return pointwise(node, "drawn", {places}, dtype, [&](Expressions in) {
-    return draw(drawn(in[0].index(0).cast(RegisterType::kU64), seed));
+  std::vector<ValueId> inputs = {places};
+  if (node.iteration() != ValueId::kNone) inputs.push_back(node.iteration());
+  return pointwise(node, "drawn", inputs, dtype, [&](Expressions in) {
+    Expression start = bits(in[0], seed);
+    for (const Expression iteration : in.subspan(1))
+      start = iteration.cast(RegisterType::kU64) * bits(start, 0xd1342543de82ef95) + start;
+    return draw(drawn(in[0].index(0).cast(RegisterType::kU64), start));
   });
 }
 

@@ -1,6 +1,8 @@
 // Control flow as exporters write it, from ONNX to results.
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include "anneal/importer/importer.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/importer/model_builder.h"
@@ -492,6 +494,27 @@ TEST(ImportedControlFlow, AConditionMayHaveAxes) {
                 run(context, *engine, {two, x});
               }),
               HasSubstr("the condition is bool[1,2], not one bool"));
+}
+
+// The number of the iteration is part of the seed of what is drawn in it.
+TEST(ImportedControlFlow, EachIterationDrawsOtherRandomNumbers) {
+  ModelBuilder model;
+  model.input("n", {}, kInt64).input("x", {"3"}).output("last").output("all");
+  ModelBuilder loop;
+  loop.input("i", {}, kInt64).input("c", {}, kBool).input("v", {"3"});
+  loop.output("c2").output("v2").output("drawn");
+  loop.node("Identity", {"c"}, {"c2"});
+  loop.node("RandomUniformLike", {"v"}, {"drawn"});
+  loop.node("Add", {"v", "drawn"}, {"v2"});
+  set_body(model.node("Loop", {"n", "", "x"}, {"last", "all"}, "loop"), "body", loop);
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  const std::vector<Tensor> inputs = {number(DataType::kI64, 4),
+                                      Tensor::of<float>(DataType::kF32, {3}, {{0, 0, 0}})};
+  const std::vector<float> drawn = run(context, *engine, inputs)["all"];
+  ASSERT_EQ(drawn.size(), 12u);
+  EXPECT_EQ(std::set(drawn.begin(), drawn.end()).size(), 12u) << "a number came twice";
+  EXPECT_EQ(run(context, *engine, inputs)["all"], drawn) << "in another run";
 }
 
 }  // namespace
