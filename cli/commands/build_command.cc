@@ -64,7 +64,7 @@ void check_outputs(const BuildFlags& flags, const std::string& output) {
 void print_fallbacks(const BuildPlan& plan) {
   if (plan.target.starts_with("cpu")) return;
   fmt::print("  {}: {} of {} run on the GPU, with {}; machine code {}\n", plan.target,
-             plan.gpu_steps, count_text(plan.steps.size() - plan.copy_steps, "step"),
+             plan.gpu_steps, count_text(plan.gpu_steps + plan.cpu_steps, "step"),
              count_text(plan.copy_steps, "copy step"), bytes_text(plan.code_bytes));
   for (const BuildDecision& layer : plan.fallbacks)
     fmt::print("    on the CPU: \"{}\": {}\n", printable(layer.subject), printable(layer.text));
@@ -159,6 +159,8 @@ Json report_json(const BuildFlags& flags, const std::string& output, const Build
                      {"steps", plan.steps.size()},
                      {"arena_bytes", plan.arena_bytes},
                      {"code_bytes", plan.code_bytes},
+                     {"gpu_steps", plan.gpu_steps},
+                     {"cpu_steps", plan.cpu_steps},
                      {"transfers", plan.copy_steps},
                      {"on_the_cpu", std::move(fallbacks)}});
   }

@@ -32,25 +32,32 @@ void add_fallbacks(const Plan& plan, std::vector<BuildDecision>& fallbacks) {
   for (const Plan& body : plan.bodies) add_fallbacks(body, fallbacks);
 }
 
+void count_steps(const Plan& plan, BuildPlan& result) {
+  for (const Step& step : plan.steps) {
+    if (!bodies_of(step.op).empty()) continue;  // its bodies' steps count
+    if (step.kernel == kTransfer)
+      ++result.copy_steps;
+    else if (step.device + 1u < plan.devices.size())
+      ++result.gpu_steps;
+    else
+      ++result.cpu_steps;
+  }
+  for (const Plan& body : plan.bodies) count_steps(body, result);
+}
+
 BuildPlan plan_report(const Plan& plan, std::span<const Tensor> weights) {
   BuildPlan result{.target = plan.target,
                    .profile = plan.profile,
                    .steps = {},
                    .decisions = {},
                    .fallbacks = {},
-                   .gpu_steps = 0,
-                   .copy_steps = 0,
                    .arena_bytes = fixed_arena_bytes(plan, weights),
                    .code_bytes = plan.code.size(),
                    .run_bytes = run_bytes_of(plan, weights)};
-  for (const Step& step : plan.steps) {
+  for (const Step& step : plan.steps)
     result.steps.push_back(
         {step.name, std::string(to_string(step.op)), step.kernel, plan.devices.at(step.device)});
-    if (step.kernel == kTransfer)
-      ++result.copy_steps;
-    else if (step.device + 1u < plan.devices.size())
-      ++result.gpu_steps;
-  }
+  count_steps(plan, result);
   for (const Decision& decision : plan.decisions)
     result.decisions.emplace_back(decision.stage, decision.subject, decision.text);
   add_fallbacks(plan, result.fallbacks);

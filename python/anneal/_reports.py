@@ -81,6 +81,7 @@ class Plan(_Report):
     decisions: list[Decision]
     fallbacks: list[Decision]
     gpu_steps: int
+    cpu_steps: int
     copy_steps: int
     arena_bytes: list[int]
     code_bytes: int

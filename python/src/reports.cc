@@ -66,6 +66,7 @@ nb::dict dict_of(const BuildPlan& plan) {
   result["decisions"] = list_of(plan.decisions);
   result["fallbacks"] = list_of(plan.fallbacks);
   result["gpu_steps"] = plan.gpu_steps;
+  result["cpu_steps"] = plan.cpu_steps;
   result["copy_steps"] = plan.copy_steps;
   result["arena_bytes"] = plan.arena_bytes;
   result["code_bytes"] = plan.code_bytes;

@@ -20,6 +20,8 @@ SKIPPED = 77
 # Rounding that grows from step to step is no fault of a step.
 INHERITED = "given B's tensors, each step of A agrees"
 WAYS = ((), ("--fp16",), ("--bf16",))
+# A GPU leaves a model in f16 as it is with --bf16, and the CPU rounds it to bf16.
+F16 = "fp16"  # in the name of its folder
 
 
 def call(*command):
@@ -28,7 +30,9 @@ def call(*command):
 
 
 def check(anneal, model, way, scratch):
-    """A line of the report, and whether it is right."""
+    """A line of the report, and whether it is right; None if it is left out."""
+    if "--bf16" in way and F16 in model.parent.name:
+        return f"{model.parent.name} --bf16: it is in f16", None
     architecture = os.environ.get("ANNEAL_VIRTUAL_CARD_SM", "90")
     engine = f"{scratch}/network.engine"
     name = " ".join((model.parent.name if model.stem == "model" else model.stem, *way))
