@@ -6,12 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "anneal/core/fail.h"
 
@@ -28,6 +32,41 @@ constexpr size_t kFirstRoom = 1 << 16;
 
 [[noreturn]] void fail_write(std::string_view doing, const std::string& path) {
   fail(ErrorCode::kCannotWrite, fmt::format("cannot {} {}: {}", doing, path, std::strerror(errno)));
+}
+
+size_t page_size() {
+  static const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+// What is mapped now, in the whole process.
+class Mappings {
+ public:
+  void add(const std::byte* begin, size_t size) {
+    const std::lock_guard lock(mutex_);
+    all_.emplace_back(begin, size);
+  }
+  void remove(const std::byte* begin) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(all_, [&](const auto& each) { return each.data() == begin; });
+  }
+  bool contains(std::span<const std::byte> bytes) const {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::any_of(all_, [&](const auto& each) {
+      return std::less_equal()(each.data(), bytes.data()) &&
+             std::less_equal()(bytes.data() + bytes.size(), each.data() + each.size());
+    });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::span<const std::byte>> all_;
+};
+
+// Never destroyed: tensors of other static objects may end later.
+Mappings& mappings() {
+  static auto& all = *new Mappings;
+  return all;
 }
 
 class Descriptor {
@@ -191,17 +230,31 @@ FileBytes map_file(const std::string& path) {
   if (file.get() < 0) fail_io("open", path);
   const size_t size = size_of_regular(file, path);
   if (size == 0) return {};
-  void* memory = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (memory == MAP_FAILED) fail_io("map", path);
-  return {{static_cast<const std::byte*>(memory), size},
-          std::shared_ptr<const void>(memory, [size](void* p) { munmap(p, size); })};
+  FileBytes mapped = map_part(file.get(), 0, size);
+  if (mapped.bytes.empty()) fail_io("map", path);
+  return mapped;
 }
 
-void give_pages_back(std::span<const std::byte> mapped) {
-  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto at = reinterpret_cast<uintptr_t>(mapped.data());
+FileBytes map_part(int fd, uint64_t offset, size_t size) {
+  const uint64_t begin = offset / page_size() * page_size();
+  const size_t before = static_cast<size_t>(offset - begin), length = before + size;
+  void* const memory = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd, static_cast<off_t>(begin));
+  if (memory == MAP_FAILED) return {};
+  const auto* const bytes = static_cast<const std::byte*>(memory);
+  mappings().add(bytes, length);
+  const auto unmap = [bytes, length](void* at) {
+    mappings().remove(bytes);
+    munmap(at, length);
+  };
+  return {{bytes + before, size}, std::shared_ptr<const void>(memory, unmap)};
+}
+
+void give_pages_back(std::span<const std::byte> bytes) {
+  if (!mappings().contains(bytes)) return;
+  const uintptr_t page = page_size();
+  const auto at = reinterpret_cast<uintptr_t>(bytes.data());
   const uintptr_t begin = (at + page - 1) / page * page;
-  const uintptr_t end = (at + mapped.size()) / page * page;
+  const uintptr_t end = (at + bytes.size()) / page * page;
   // Only advice: a system that ignores it keeps the pages.
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }

@@ -1,6 +1,7 @@
 // Reading and writing of whole files.
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,9 +20,13 @@ FileBytes read_file(const std::string& path);
 // Mapped read-only and private. A file that shrinks while mapped ends the process: files are
 // replaced by rename, never cut.
 FileBytes map_file(const std::string& path);
-// Gives memory back: the pages that are whole within this part of a mapping of map_file(). Other
-// threads may read them meanwhile: a page that is touched is read from the file again.
-void give_pages_back(std::span<const std::byte> mapped);
+// The same of a part of an open file; no bytes if the system cannot map it. REQUIRES: the file has
+// this part, of at least a byte.
+FileBytes map_part(int fd, uint64_t offset, size_t size);
+// Gives memory back: of bytes within one mapping of the functions above, the pages that are whole.
+// Other memory stays as it is. Other threads may read the pages meanwhile: a page that is touched
+// is read from the file again.
+void give_pages_back(std::span<const std::byte> bytes);
 // The file that a path leads to through symbolic links, also where there is none yet; the path
 // itself where links go round in circles.
 std::string behind_links(const std::string& path);

@@ -205,7 +205,7 @@ void load_section(const SectionView& section, const CustomOperators& operators, 
     case SectionKind::kPackedIndex:
       contents.packed_index = section.bytes;
       // The original of a packed weight is not read again.
-      if (file.mapped) give_pages_back(contents.weights);
+      give_pages_back(contents.weights);
       break;
     case SectionKind::kPacked:
       contents.packed = section.bytes;
@@ -220,7 +220,6 @@ void load_section(const SectionView& section, const CustomOperators& operators, 
 // The second file of an engine. Its sections follow those of the engine.
 void load_apart(const WeightsSource& source, ThreadTeam* team, EngineFile& file,
                 Contents& contents) {
-  file.mapped = source.mapped;
   Contents apart;
   for (const SectionView& section : load_sections(kWeightsFile, source.file.bytes)) {
     check_section(kWeightsFile, section, team);
@@ -287,10 +286,9 @@ std::vector<std::byte> save_weights(const EngineFile& file) {
 }
 
 EngineFile load_engine_file(std::span<const std::byte> bytes,
-                            const std::shared_ptr<const void>& owner, bool mapped, ThreadTeam* team,
+                            const std::shared_ptr<const void>& owner, ThreadTeam* team,
                             const CustomOperators& operators, const WeightsSource& apart) {
   EngineFile file;
-  file.mapped = mapped;
   Contents contents;
   for (const SectionView& section : load_sections(kEngineFile, bytes)) {
     check_section(kEngineFile, section, team);
@@ -349,8 +347,8 @@ EngineFile read_engine_file(const std::string& path, const ReadOptions& options)
                         const FileBytes bytes = read(path);
                         WeightsSource weights;
                         if (!options.weights.empty())
-                          weights = {WeightsSource::kApart, read(options.weights), options.map};
-                        return load_engine_file(bytes.bytes, bytes.owner, options.map, options.team,
+                          weights = {WeightsSource::kApart, read(options.weights)};
+                        return load_engine_file(bytes.bytes, bytes.owner, options.team,
                                                 options.operators, weights);
                       });
 }

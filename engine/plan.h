@@ -150,7 +150,9 @@ struct EngineFile {
   std::string recipe = {};     // how it was built (engine/onnx/recipe.h); empty: not known
   bool weights_apart = false;  // weights and packed are in a second file
   Digest digest = {};          // as loaded: plan_digest() of an engine whose weights are apart
-  bool mapped = false;         // weights are in pages that give_pages_back() (core/file.h) may have
+  // Kernels pack large weights at load. false: kernels of products may pack those of up to 512 MiB
+  // in each run, which is for engines that run a few times and shall hold no second copy.
+  bool packs_weights = true;
 };
 
 // What an engine and its second file have in common: SHA-256 of the plans and the index of weights.
@@ -168,18 +170,16 @@ struct WeightsSource {
   };
   Use use = kInEngine;
   FileBytes file = {};
-  bool mapped = false;  // by map_file()
 };
 // Checks every offset, count and index against the actual sizes, then that each plan is consistent
 // (slots of steps exist, views lie within their bases, lifetimes cover uses, offsets within the
 // arena do not overlap while both live). Weights refer to `bytes`, which `owner` keeps alive.
-// mapped: by map_file(). team: its threads compare checksums; null: the caller does. operators: for
+// team: its threads compare checksums; null: the caller does. operators: for
 // steps from outside. Fails with kIncompatiblePlan, with kUnsupported naming a step whose operator
 // is missing, and with kInvalidArgument where weights are lacking or given twice.
 EngineFile load_engine_file(std::span<const std::byte> bytes,
-                            const std::shared_ptr<const void>& owner, bool mapped = false,
-                            ThreadTeam* team = nullptr, const CustomOperators& operators = {},
-                            const WeightsSource& apart = {});
+                            const std::shared_ptr<const void>& owner, ThreadTeam* team = nullptr,
+                            const CustomOperators& operators = {}, const WeightsSource& apart = {});
 // Write what save() and save_weights() give, without a copy of the weights in memory, and return
 // its size. PATH is whole or untouched. Fail with kCannotWrite.
 size_t write_engine_file(const std::string& path, const EngineFile& file);

@@ -111,7 +111,7 @@ void run_sets(const TestCase& test, std::span<const DataSet> sets, ImportOptions
   EngineOptions engine_options;
   engine_options.device = device_for(options.target);
   const auto engine =
-      make_engine(load_engine_file(*bytes, bytes, false, nullptr, sizes.operators), engine_options);
+      make_engine(load_engine_file(*bytes, bytes, nullptr, sizes.operators), engine_options);
   for (const DataSet& set : sets)
     run_set(set, engine, options.threads, options.tolerance, arithmetic, result);
 }

@@ -203,7 +203,8 @@ EngineFile Checker::build_lower() const {
 void Checker::open() {
   exact_file_ = f32_.build(model_);
   exact_ =
-      std::make_unique<WatchedEngine>(*exact_file_, exact_file_->plans[0], options_.passes.threads);
+      std::make_unique<WatchedEngine>(*exact_file_, exact_file_->plans[0], options_.passes.threads,
+                                      WatchedEngine::Weights::kInFile);
   judged_ = std::make_unique<JudgedValues>(exact_->plan());
   inputs_ = std::make_unique<ComparisonInputs>(exact_file_->plans[0], exact_file_->weights,
                                                check_.most_work);
@@ -302,7 +303,7 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced,
 
 Checker::Round Checker::compare(const EngineFile& file) {
   const Plan& plan = *plan_for(file, target_);
-  WatchedEngine reduced(file, plan, options_.passes.threads);
+  WatchedEngine reduced(file, plan, options_.passes.threads, WatchedEngine::Weights::kInFile);
   PlanComparison comparison(*exact_, reduced, *judged_, unit_of(precision_),
                             most_explained(precision_));
   Round round;

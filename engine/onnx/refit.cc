@@ -40,8 +40,8 @@ int threads_of(const BuildOptions& options) {
 
 EngineFile open_recorded(const FileBytes& bytes, const BuildOptions& options) {
   ThreadTeam team(threads_of(options));
-  return load_engine_file(bytes.bytes, bytes.owner, false, &team,
-                          load_kernel_libraries(options.libraries), {.use = WeightsSource::kNone});
+  return load_engine_file(bytes.bytes, bytes.owner, &team, load_kernel_libraries(options.libraries),
+                          {.use = WeightsSource::kNone});
 }
 
 // An engine is the likeliest wrong file.

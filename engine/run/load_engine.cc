@@ -161,7 +161,8 @@ struct Loading {
   std::span<const std::unique_ptr<Device>> devices;
   ThreadTeam& team;
   std::vector<std::string>& remarks;
-  bool exact;  // of the outermost plan
+  bool exact;          // of the outermost plan
+  bool packs_weights;  // EngineFile::packs_weights, and in all bodies
 };
 
 // Constants of a step that are in the file, or that another step of the engine has packed.
@@ -192,13 +193,31 @@ class LoadedConstants final : public PackedConstants {
   ReadyConstants file_;
 };
 
+// Large weights of a product as values that only a run knows: its kernel then packs them in each
+// run, into its workspace, which may not grow beyond its limit by them. Whether there were any.
+bool hide_weights(const Step& step, StepOperands& operands) {
+  constexpr size_t kLarge = size_t{1} << 20, kTooLarge = size_t{512} << 20;
+  if (!std::holds_alternative<MatMul>(step.op)) return false;
+  Operand& right = operands.inputs[1];
+  if (right.constant == nullptr) return false;
+  const size_t bytes = right.constant->bytes().size();
+  if (bytes < kLarge || bytes > kTooLarge) return false;
+  right.constant = nullptr;
+  return true;
+}
+
 // The kernel that the plan names, or why there is none.
 KernelResult make_planned(const Loading& loading, const Plan& plan, const Step& step,
                           Device& device) {
   const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
   const KernelEntry* entry = find_kernel(backend, step.kernel);
   if (!entry || entry->op != step.op.index()) return refuse("this library has no such kernel");
-  const StepOperands operands = operands_of(loading.file, plan, step);
+  StepOperands operands = operands_of(loading.file, plan, step);
+  if (!loading.packs_weights && hide_weights(step, operands)) {
+    if (KernelResult made = entry->make(request_of(plan, step, operands, device, &loading.team)))
+      return made;
+    operands = operands_of(loading.file, plan, step);
+  }
   Request request = request_of(plan, step, operands, device, &loading.team);
   LoadedConstants ready(loading, packed_key(plan, step));
   request.packed = &ready;
@@ -273,7 +292,6 @@ bool is_data_dependent(const Plan& plan, uint32_t slot) {
 // Kernels have packed copies: the file's pages need not be resident, too. Weights that kernels read
 // in place are loaded again when they are read.
 void give_weights_back(const EngineFile& file, const Plan& plan, const Step& step) {
-  if (!file.mapped) return;
   for (const uint32_t slot : step.inputs)
     if (slot != kNoSlot && plan.slots[slot].storage == Storage::kWeight)
       give_pages_back(file.weights[plan.slots[slot].offset].bytes());
@@ -308,9 +326,11 @@ LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_devi
     give_weights_back(loading.file, plan, step);
   }
   loaded.run_end = run_ends(plan, loaded.deferred);
+  Loading of_bodies = loading;
+  of_bodies.packs_weights = true;  // iterations would pack again
   for (const Plan& body : plan.bodies) {
     loaded.bodies.push_back(
-        load_plan(loading, body, first_device_of(body, loading.devices.size())));
+        load_plan(of_bodies, body, first_device_of(body, loading.devices.size())));
     loaded.bodies.back().outer_symbols = symbols_used(body);
   }
   return loaded;
@@ -389,7 +409,7 @@ FileBytes open_bytes(const std::string& path, const EngineOptions& options) {
 
 WeightsSource open_weights(const EngineOptions& options) {
   if (options.weights.empty()) return {};
-  return {WeightsSource::kApart, open_bytes(options.weights, options), options.map};
+  return {WeightsSource::kApart, open_bytes(options.weights, options)};
 }
 
 int team_size(const EngineOptions& options) {
@@ -412,8 +432,8 @@ std::shared_ptr<const Engine> Engine::load(const std::string& path, const Engine
         [&] { return fmt::format("while loading engine {}", path); },
         [&] {
           const FileBytes bytes = open_bytes(path, options);
-          EngineFile file = load_engine_file(bytes.bytes, bytes.owner, options.map, &team,
-                                             operators, open_weights(options));
+          EngineFile file =
+              load_engine_file(bytes.bytes, bytes.owner, &team, operators, open_weights(options));
           return EngineInternals::make(std::move(file), options, team,
                                        operators_given_twice(operators, Versions::kSame));
         });
@@ -431,8 +451,7 @@ std::shared_ptr<const Engine> Engine::load(std::span<const std::byte> bytes,
       owner = std::move(copy.owner);
     }
     const CustomOperators operators = load_kernel_libraries(options.libraries);
-    EngineFile file =
-        load_engine_file(bytes, owner, false, &team, operators, open_weights(options));
+    EngineFile file = load_engine_file(bytes, owner, &team, operators, open_weights(options));
     return EngineInternals::make(std::move(file), options, team,
                                  operators_given_twice(operators, Versions::kSame));
   };
@@ -484,8 +503,7 @@ void EngineInternals::load_weights(Engine::State& state) {
     state.weights.push_back(std::move(places));
   }
   // Weights of other plans, and weights that cards have copies of.
-  if (state.file.mapped)
-    for (const Tensor& weight : weights) give_pages_back(weight.bytes());
+  for (const Tensor& weight : weights) give_pages_back(weight.bytes());
 }
 
 std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const EngineOptions& options,
@@ -512,9 +530,15 @@ std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const Engin
   PackedMemory packed_memory;
   for (const Plan& plan : state->file.plans) {
     if (plan.target != target) continue;
-    state->plans.push_back(load_plan(
-        {state->file, packed, packed_memory, state->devices, team, state->warnings, plan.is_exact},
-        plan, 0));
+    state->plans.push_back(load_plan({.file = state->file,
+                                      .packed = packed,
+                                      .memory = packed_memory,
+                                      .devices = state->devices,
+                                      .team = team,
+                                      .remarks = state->warnings,
+                                      .exact = plan.is_exact,
+                                      .packs_weights = state->file.packs_weights},
+                                     plan, 0));
     // Before the kernels of the next plan add their functions, whose code is with that plan.
     with_context([&] { return fmt::format("while loading the code of the plan for {}", target); },
                  [&] { state->devices[0]->prepare_code(plan.code); });

@@ -87,15 +87,6 @@ void DataFile::read(uint64_t offset, std::span<std::byte> to) const {
   }
 }
 
-std::shared_ptr<const std::byte> DataFile::map(uint64_t offset, size_t size) const {
-  const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  const uint64_t begin = offset / page * page;
-  const size_t length = size + static_cast<size_t>(offset - begin);
-  void* const memory =
-      mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd_, static_cast<off_t>(begin));
-  if (memory == MAP_FAILED) return nullptr;
-  return {static_cast<const std::byte*>(memory) + (offset - begin),
-          [memory, length](const std::byte*) { munmap(memory, length); }};
-}
+FileBytes DataFile::map(uint64_t offset, size_t size) const { return map_part(fd_, offset, size); }
 
 }  // namespace anneal

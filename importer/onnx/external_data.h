@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "anneal/core/file.h"
+
 namespace anneal {
 
 // A regular file inside a folder, open for reading.
@@ -23,10 +25,10 @@ class DataFile {
   uint64_t size() const { return size_; }
   // REQUIRES: offset + to.size() <= size(). Fails with kIo if the file has shrunk.
   void read(uint64_t offset, std::span<std::byte> to) const;
-  // The bytes in place, which outlive this; null if the system cannot map them. They are those of
+  // The bytes in place, which outlive this; none if the system cannot map them. They are those of
   // the file: a process that shortens it ends this one where they are read.
   // REQUIRES: 0 < size, offset + size <= size().
-  std::shared_ptr<const std::byte> map(uint64_t offset, size_t size) const;
+  FileBytes map(uint64_t offset, size_t size) const;
 
  private:
   int fd_ = -1;

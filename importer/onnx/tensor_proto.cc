@@ -198,8 +198,10 @@ Tensor from_external(const TensorProto& proto, DataType dtype, const Dims& dims,
                            bytes, start));
         const bool in_place =
             bytes >= kLeastMapped && dtype != DataType::kBool && start % size_of(dtype) == 0;
-        if (const auto mapped = in_place ? file.map(start, bytes) : nullptr)
-          return Tensor(dtype, dims, mapped, {mapped.get(), bytes});
+        if (in_place) {
+          const FileBytes mapped = file.map(start, bytes);
+          if (!mapped.bytes.empty()) return Tensor(dtype, dims, mapped.owner, mapped.bytes);
+        }
         auto fresh = allocate_tensor(dtype, dims);
         file.read(start, fresh.data);
         if (dtype == DataType::kBool) make_booleans(fresh.data);

@@ -18,6 +18,7 @@
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/error.h"
+#include "anneal/core/file.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -85,8 +86,11 @@ class Assigner {
     const auto [made, is_new] = casts_.try_emplace({id, to}, ValueId::kNone);
     if (!is_new) return made->second;
     const std::string name = graph_.value(id).name + "/" + std::string(anneal::to_string(to));
-    if (const Tensor* constant = graph_.constant(id))
-      return made->second = add_constant(id, name, rounded(id, *constant, to, reader), to);
+    if (const Tensor* constant = graph_.constant(id)) {
+      made->second = add_constant(id, name, rounded(id, *constant, to, reader), to);
+      give_pages_back(constant->bytes());  // large builds hold one form of the weights at a time
+      return made->second;
+    }
     ProgramBuilder builder;
     const Reg rounded = builder.round(builder.input(0, dtype(id)), to);
     const ValueId cast = add_program(name, builder.finish(rounded, type_of(to)), id);

@@ -1,6 +1,8 @@
 // What of a mapped engine file stays in memory once it is loaded.
 #include <gtest/gtest.h>
+
 #include <unistd.h>
+#include <algorithm>
 
 #include <filesystem>
 #include <fstream>
@@ -57,6 +59,44 @@ TEST_F(MappedFile, PagesGivenBackComeBack) {
   give_pages_back(mapped.bytes.subspan(0, page - 1));
   EXPECT_EQ(resident_bytes(path_), 2 * page) << "not a whole page";
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), mapped.bytes.begin()));
+}
+
+// Madvise would empty it.
+TEST_F(MappedFile, OtherMemoryStays) {
+  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<std::byte> bytes(8 * page, std::byte{7});
+  write_file_atomically(path_, bytes);
+  give_pages_back(bytes);
+  EXPECT_EQ(std::ranges::count(bytes, std::byte{7}), static_cast<ptrdiff_t>(bytes.size()));
+  const FileBytes mapped = map_file(path_);
+  EXPECT_TRUE(std::ranges::equal(mapped.bytes, bytes));
+  give_pages_back({mapped.bytes.data() + page, mapped.bytes.size()});  // beyond its end
+  EXPECT_EQ(resident_bytes(path_), bytes.size());
+}
+
+// As the self-check reads large weights: packed in each run, by the same kernel.
+TEST(PacksWeights, WithoutItResultsAreTheSame) {
+  EngineFile file = build_text(R"txt(
+graph net(x: f32[3,1024])
+  const w: f32[1024,512] = random(1)
+  const v: f32[512,700] = random(2)
+  const small: f32[700,4] = random(3)
+  m = MatMul(x, w)
+  n = MatMul(m, v)
+  y = MatMul(n, small)
+  return y
+)txt");
+  const std::vector<Tensor> inputs = {random_f32({3, 1024}, 4)};
+  const auto result = [&] {
+    const auto engine = make_engine(EngineFile(file), {.device = "cpu"});
+    ExecutionContext context(engine);
+    const auto first = run(context, *engine, inputs);
+    EXPECT_EQ(run(context, *engine, inputs), first);
+    return first;
+  };
+  const auto packed = result();
+  file.packs_weights = false;
+  EXPECT_EQ(result(), packed);
 }
 
 TEST_F(MappedFile, PackedWeightsAreNotThereTwice) {

@@ -106,11 +106,27 @@ TEST(HalfWeights, HaveTheReferencesResults) {
   }
 }
 
+// As engines read them that run a few times (EngineFile::packs_weights).
+TEST(HalfWeights, MayBePackedInARun) {
+  const std::unique_ptr<Device> device = cpu_backend().open("cpu");
+  for (const DataType half : {DataType::kF16, DataType::kBF16})
+    for (const bool transposed : {false, true}) {
+      const Operands operands = make({70, 45, transposed}, half, 3);
+      const auto result = [&](std::vector<int> constants) {
+        return run_layer(kernel("cpu.matmul.half_weights"), operands.halves, *device,
+                         {.constants = std::move(constants), .ignore_speed_heuristics = true});
+      };
+      const RunResult packed = result({1}), in_run = result({});
+      ASSERT_EQ(packed.why_not + in_run.why_not, "");
+      EXPECT_EQ(packed.outputs, in_run.outputs);
+    }
+}
+
 TEST(HalfWeights, OtherOperandsAreRefused) {
   const std::unique_ptr<Device> device = cpu_backend().open("cpu");
   const Operands operands = make({70, 45, false}, DataType::kF16, 3);
   EXPECT_EQ(run_layer(kernel("cpu.matmul.half_weights"), operands.halves, *device).why_not,
-            "weights that are not constant");
+            "weights that are not constant are faster in f32");
   EXPECT_EQ(
       run_layer(kernel("cpu.matmul.half_weights"), operands.floats, *device, {.constants = {1}})
           .why_not,

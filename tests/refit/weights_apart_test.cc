@@ -121,8 +121,7 @@ TEST_F(WeightsApart, PackedWeightsAreInTheirFile) {
   write("new.weights", refitted.weights);
   const auto source = WeightsSource{WeightsSource::kApart, read_file(path("new.weights"))};
   const FileBytes engine{old.bytes, std::make_shared<int>()};
-  EXPECT_FALSE(
-      load_engine_file(engine.bytes, engine.owner, false, nullptr, {}, source).packed.empty());
+  EXPECT_FALSE(load_engine_file(engine.bytes, engine.owner, nullptr, {}, source).packed.empty());
   for (const bool map : {true, false})
     EXPECT_EQ(run(Engine::load(old.bytes, nullptr,
                                {.device = "cpu", .map = map, .weights = path("new.weights")})),
@@ -240,7 +239,7 @@ void recompute_crcs(Bytes& bytes) {
 std::string load_error(const Bytes& engine, const Bytes& weights) {
   return error_of([&] {
     const auto owner = std::make_shared<std::pair<Bytes, Bytes>>(engine, weights);
-    load_engine_file(owner->first, owner, false, nullptr, {},
+    load_engine_file(owner->first, owner, nullptr, {},
                      {WeightsSource::kApart, {owner->second, owner}});
   });
 }

@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "anneal/core/file.h"
 #include "anneal/engine/run/make_engine.h"
 
 namespace anneal {
@@ -10,20 +11,29 @@ namespace {
 // The limit for one context. The same on every machine, as all decisions of the check are.
 constexpr size_t kMostMemory = size_t{2} << 30;
 
-std::shared_ptr<const Engine> engine_of(const EngineFile& file, const Plan& plan, int threads) {
+std::shared_ptr<const Engine> engine_of(const EngineFile& file, const Plan& plan, int threads,
+                                        bool packs_weights) {
   EngineFile one{.plans = {plan},
                  .weights = file.weights,
                  .producer = file.producer,
-                 .model_name = file.model_name};
+                 .model_name = file.model_name,
+                 .packs_weights = packs_weights};
   return make_engine(std::move(one), {.device = plan.target, .threads = threads});
 }
 
 }  // namespace
 
-WatchedEngine::WatchedEngine(const EngineFile& file, const Plan& plan, int threads)
-    : engine_(engine_of(file, plan, threads)),
+WatchedEngine::WatchedEngine(const EngineFile& file, const Plan& plan, int threads, Weights weights)
+    : engine_(engine_of(file, plan, threads, weights == Weights::kPacked)),
       context_(engine_,
-               {.threads = threads, .max_memory = kMostMemory, .prewarm_profiles = false}) {}
+               {.threads = threads, .max_memory = kMostMemory, .prewarm_profiles = false}) {
+  if (weights == Weights::kPacked) return;
+  const Plan& own = this->plan();
+  for (const Step& step : own.steps)
+    for (const uint32_t slot : step.inputs)
+      if (slot != kNoSlot && own.slots[slot].storage == Storage::kWeight)
+        in_file_[step.name].push_back(file.weights[own.slots[slot].offset].bytes());
+}
 
 const Plan& WatchedEngine::plan() const { return plan_of(*engine_); }
 
@@ -39,6 +49,8 @@ void WatchedEngine::run(const Told& told) {
     auto found = times.find(observed.name);
     if (found == times.end()) found = times.emplace(std::string(observed.name), 0).first;
     told({found->first, ++found->second}, observed);
+    if (const auto read = in_file_.find(observed.step); read != in_file_.end())
+      for (const auto& bytes : read->second) give_pages_back(bytes);
   });
   try {
     context_.run();

@@ -4,6 +4,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,8 +20,13 @@ using ValueKey = std::pair<std::string, int>;
 
 class WatchedEngine {
  public:
+  enum class Weights : uint8_t {
+    kPacked,
+    kInFile,  // EngineFile::packs_weights is false; after each step pages of a file are given back
+  };
   // A plan of `file` on this CPU. threads: of a run; 0: one per core. Fails as Engine::load() does.
-  WatchedEngine(const EngineFile& file, const Plan& plan, int threads);
+  WatchedEngine(const EngineFile& file, const Plan& plan, int threads,
+                Weights weights = Weights::kPacked);
 
   const Plan& plan() const;
   const Engine& engine() const { return *engine_; }
@@ -36,6 +43,8 @@ class WatchedEngine {
   std::shared_ptr<const Engine> engine_;
   ExecutionContext context_;
   std::vector<Tensor> inputs_;  // what the context reads
+  // By a step's name: its weights, with Weights::kInFile.
+  std::unordered_map<std::string_view, std::vector<std::span<const std::byte>>> in_file_;
 };
 
 }  // namespace anneal

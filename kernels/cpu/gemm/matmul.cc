@@ -439,7 +439,8 @@ KernelResult make_quantized_weights(const MatMul& op, const Request& request) {
 KernelResult make_half_weights(const MatMul& op, const Request& request) {
   if (request.inputs[0].type.dtype != DataType::kF32 || !is_half(request.inputs[1].type.dtype))
     return refuse("no weights of f16 or bf16 for data of f32");
-  if (request.inputs[1].constant == nullptr) return refuse("weights that are not constant");
+  if (request.inputs[1].constant == nullptr && !request.ignore_speed_heuristics)
+    return refuse("weights that are not constant are faster in f32");
   if (isa_of(request.device) < Isa::kAvx2 && !request.ignore_speed_heuristics)
     return refuse("without AVX2 f32 weights take less time");
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));

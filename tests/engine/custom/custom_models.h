@@ -47,8 +47,7 @@ inline std::shared_ptr<const Engine> loaded(const EngineFile& file,
                                             const std::string& device = "cpu",
                                             const CustomOperators& operators = test_operators()) {
   const auto bytes = std::make_shared<std::vector<std::byte>>(save(file));
-  return make_engine(load_engine_file(*bytes, bytes, false, nullptr, operators),
-                     {.device = device});
+  return make_engine(load_engine_file(*bytes, bytes, nullptr, operators), {.device = device});
 }
 inline std::shared_ptr<const Engine> engine_of(const ModelBuilder& model,
                                                const std::string& target = "cpu") {
