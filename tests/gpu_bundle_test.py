@@ -173,7 +173,7 @@ else:
         if i == 1:
             os.abort()
         with open(os.environ["ANNEAL_OP_REPORT"], "a") as file:
-            file.write(json.dumps({{"case": name, "kernels": {{"k": 1}}, "problems": []}}) + "\\n")
+            file.write(json.dumps({{"case": name, "kernels": {{"k": 1}}, "problems": [], "results": {{}}}}) + "\\n")
 '''
 
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from networks_test import SKIPPED, check_all, check
+from networks_test import SKIPPED, check, check_all
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PYTHON = "/usr/bin/python3"  # Debian's, which has onnx and numpy
@@ -21,7 +21,7 @@ WAYS = {"bert_f32": ((), ("--fp16",), ("--bf16",)), "bert_int8": ((),)}
 
 
 def main(anneal):
-    if subprocess.run([PYTHON, "-c", "import onnx, numpy"], capture_output=True).returncode != 0:
+    if not os.path.exists(PYTHON) or subprocess.run([PYTHON, "-c", "import onnx, numpy"], capture_output=True).returncode != 0:
         print(f"{PYTHON} has no onnx and numpy, which write the network")
         return SKIPPED
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "bench"), "PYTHONDONTWRITEBYTECODE": "1"}
