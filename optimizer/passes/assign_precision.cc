@@ -44,6 +44,7 @@ class Assigner {
   bool run() {
     for (const HalfStorage::Reason& reason : storage_.reasons)
       run_.refused(reason.subject, reason.text);
+    give_weights_back();
     bool changed = false;
     for (const LayerId id : graph_.order())
       if (run_.may_rewrite()) changed |= visit(id);
@@ -51,6 +52,13 @@ class Assigner {
   }
 
  private:
+  // The choice of storage has read all weights; those that stay are not read soon.
+  void give_weights_back() const {
+    for (const LayerId id : graph_.order())
+      for (const ValueId input : graph_.layer(id).inputs)
+        if (const Tensor* constant = input == ValueId::kNone ? nullptr : graph_.constant(input))
+          give_pages_back(constant->bytes());
+  }
   DataType dtype(ValueId id) const { return graph_.value(id).type().dtype; }
   DataType stored(ValueId id) const {
     const auto found = storage_.values.find(id);
