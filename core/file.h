@@ -20,11 +20,11 @@ FileBytes read_file(const std::string& path);
 // Mapped read-only and private. A file that shrinks while mapped ends the process: files are
 // replaced by rename, never cut.
 FileBytes map_file(const std::string& path);
-// The same of a part of an open file; no bytes if the system cannot map it. REQUIRES: the file has
+// Maps a part of an open file in this way; no bytes if the system cannot. REQUIRES: the file has
 // this part, of at least a byte.
 FileBytes map_part(int fd, uint64_t offset, size_t size);
 // Gives memory back: of bytes within one mapping of the functions above, the pages that are whole.
-// Other memory stays as it is. Other threads may read the pages meanwhile: a page that is touched
+// Does nothing to other memory. Other threads may read the pages meanwhile: a page that is touched
 // is read from the file again.
 void give_pages_back(std::span<const std::byte> bytes);
 // The file that a path leads to through symbolic links, also where there is none yet; the path

@@ -116,7 +116,8 @@ struct WeightProgram {
 
 // All layers after the softmax as one program. nullopt: further values meet weights that were
 // regrouped.
-std::optional<WeightProgram> program_of(const Graph& graph, const AttentionPattern& pattern) {
+std::optional<WeightProgram> weight_program_of(const Graph& graph,
+                                               const AttentionPattern& pattern) {
   ValueId at = graph.layer(pattern.softmax).outputs[0];
   ProgramBuilder builder;
   std::vector<ValueId> inputs = {at};
@@ -461,7 +462,7 @@ bool find_weighed_product(const Graph& graph, ValueId value, AttentionPattern& f
 
 std::optional<WeightRule> weight_rule(const Graph& graph, const AttentionPattern& pattern,
                                       const ScoreProgram& score) {
-  const auto weights = program_of(graph, pattern);
+  const auto weights = weight_program_of(graph, pattern);
   if (!weights || weights->program.uses_index()) return std::nullopt;
   const Program numbers = of_numbers(weights->program);
   if (weights->inputs.size() == 2) {

@@ -12,7 +12,7 @@
 namespace anneal {
 namespace {
 
-constexpr size_t kMostValues = 64;  // that are looked at; more count as decided
+constexpr size_t kMostValues = 64;  // that are followed; more count as decided
 constexpr int kProbes = 4;
 
 bool is_float_type(RegisterType type) {
@@ -130,8 +130,7 @@ bool decides_in_op(const Layer& layer, ValueId value) {
   return false;
 }
 
-// Whether results of the op are elements of its input, or one of them: the value, if the op reads
-// it so.
+// Whether results of the op are elements of this input, or selected from its elements.
 bool passes_through_op(const Layer& layer, ValueId value) {
   if (std::holds_alternative<Pointwise>(layer.op)) return true;
   const auto is_input = [&](size_t input) { return layer.inputs[input] == value; };

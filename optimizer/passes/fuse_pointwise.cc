@@ -31,7 +31,7 @@ constexpr int64_t kMaxRatio = 4;
 // The limit on layers with a common input that are tried as partners.
 constexpr int kMaxSiblings = 64;
 
-const Program* program_of(const Graph& graph, LayerId id) {
+const Program* pointwise_program_of(const Graph& graph, LayerId id) {
   const auto* pointwise = op_as<Pointwise>(graph, id);
   return pointwise && graph.layer(id).epilogues.empty() ? &pointwise->program : nullptr;
 }
@@ -65,7 +65,7 @@ bool is_cheap(const Instruction& one) {
 
 // Why the producer should not be computed for every element of its reader's larger shape.
 std::string why_not_again(const Graph& graph, LayerId producer, LayerId reader) {
-  const Program& program = *program_of(graph, producer);
+  const Program& program = *pointwise_program_of(graph, producer);
   const auto code = program.code();
   const auto work = std::count_if(code.begin(), code.end(), [](const Instruction& one) {
     return operand_count(one.opcode) > 0;
@@ -89,8 +89,8 @@ bool is_shape_arithmetic(const Graph& graph, LayerId id) {
 bool join(Graph& graph, Fusions& fusions, LayerId first, LayerId second,
           std::span<const ValueId> kept, PassRun& run, Saving saved) {
   const Layer &a = graph.layer(first), &b = graph.layer(second);
-  auto joined = join_programs({*program_of(graph, first), a.inputs, a.outputs},
-                              {*program_of(graph, second), b.inputs, b.outputs}, kept);
+  auto joined = join_programs({*pointwise_program_of(graph, first), a.inputs, a.outputs},
+                              {*pointwise_program_of(graph, second), b.inputs, b.outputs}, kept);
   if (!joined) {
     run.refused(b.name, fmt::format("with \"{}\" its program would be too long", a.name));
     return false;
@@ -126,7 +126,8 @@ bool narrows_for_another(const Graph& graph, const Fusions& fusions, LayerId id,
   if (wide == inputs.end() || std::find_if(wide + 1, inputs.end(), is_large) != inputs.end())
     return false;
   const LayerId made_by = producer(graph, *wide);
-  if (made_by == LayerId::kNone || program_of(graph, made_by) || fusions.sole_user(*wide) != id ||
+  if (made_by == LayerId::kNone || pointwise_program_of(graph, made_by) ||
+      fusions.sole_user(*wide) != id ||
       size_of(graph.value(between).type().dtype) >= size_of(graph.value(*wide).type().dtype))
     return false;
   const auto& others = graph.layer(reader).inputs;
@@ -160,7 +161,7 @@ bool join_with_reader(Graph& graph, Fusions& fusions, LayerId id, LayerId reader
 bool join_with_readers(Graph& graph, LayerId id, PassRun& run, Fusions& fusions) {
   for (const ValueId output : graph.layer(id).outputs)
     for (const LayerId reader : users_of(graph, output))
-      if (!fusions.is_gone(reader) && program_of(graph, reader) &&
+      if (!fusions.is_gone(reader) && pointwise_program_of(graph, reader) &&
           join_with_reader(graph, fusions, id, reader, output, run))
         return true;
   return false;
@@ -190,7 +191,7 @@ bool join_with_sibling(Graph& graph, LayerId id, PassRun& run, Fusions& fusions)
     for (const LayerId other : graph.value(input).users) {
       if (other == id || fusions.is_gone(other)) continue;
       if (++asked > kMaxSiblings) break;
-      if (!program_of(graph, other) || output_shape(graph, other) != shape ||
+      if (!pointwise_program_of(graph, other) || output_shape(graph, other) != shape ||
           is_shape_arithmetic(graph, other) || reads_from(graph, id, other) ||
           reads_from(graph, other, id) ||
           (!reads_all_of(graph, id, other) && !reads_all_of(graph, other, id)) ||
@@ -205,7 +206,7 @@ bool join_with_sibling(Graph& graph, LayerId id, PassRun& run, Fusions& fusions)
 }
 
 bool fuse_pointwise_at(Graph& graph, LayerId id, PassRun& run, Fusions& fusions) {
-  return program_of(graph, id) &&
+  return pointwise_program_of(graph, id) &&
          (join_with_readers(graph, id, run, fusions) || join_with_sibling(graph, id, run, fusions));
 }
 

@@ -11,7 +11,7 @@
 // ANNEAL_TEST_DEVICE: "cuda", "emulated" (the default), or "sm_90": compiled for it, not run.
 // ANNEAL_OP_REPORT: a file that gets a line of JSON for each case as soon as it was run, with its
 // problems, how its memory lay, and of each run a digest of its outputs, so that op_results_test.py
-// and bench/gpu/compare_results.py tell whether two devices gave the same bits.
+// and bench/gpu/compare_results.py compare two devices bit by bit.
 //
 // With the argument --list it prints the names of the cases instead.
 #include <fmt/format.h>
