@@ -144,7 +144,7 @@ TEST(FuseNormalize, AnEpsilonInTheRootIsThatOfANorm) {
   };
   using ::testing::HasSubstr;
   EXPECT_THAT(text_of("mean", "1e-12"), AllOf(HasSubstr("Normalize"), HasSubstr("epsilon=1e-12")));
-  EXPECT_THAT(text_of("mean", "1e-4"), AllOf(HasSubstr("Normalize"), HasSubstr("epsilon=0.0001")));
+  EXPECT_THAT(text_of("mean", "1e-4"), AllOf(HasSubstr("Normalize"), HasSubstr("epsilon=1e-04")));
   EXPECT_THAT(text_of("sum", "1e-5"), AllOf(HasSubstr("Normalize"), HasSubstr("epsilon=6.25e-07")));
 }
 
