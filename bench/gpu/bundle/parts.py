@@ -47,9 +47,9 @@ def limit_of(part, later, setting, left):
 PARTS = (
     Part("facts", 45, 30, 45, facts.run, (), ("facts", "torch_ceilings")),
     Part("engines", 65, 120, 95, engines.run, ("anneal", "gpu_test"), ("engines",)),
-    Part("op_cases", 100, 120, 70, op_cases.run, ("cuda_op_suite_test",), ("op_cases",)),
+    Part("op_cases", 100, 120, 70, op_cases.run, ("cuda_op_suite_test",), ("op_cases", "bits")),
     Part("libraries", 40, 30, 40, libraries.run, ("cuda_op_suite_test", "cublas_lt_test", "cudnn_engine_test"),
-         ("libraries", "op_cases", "engines")),
+         ("libraries", "op_cases", "bits", "engines")),
     Part("kernels", 85, 120, 65, kernels.run, ("anneal_gpu_times",), ("kernels", "shapes")),
     Part("torch", 50, 30, 30, torch_layers.run, (), ("torch_layers", "torch_shapes", "torch_timing", "shapes")),
     Part("networks", 105, 120, 170, networks.run, ("anneal",),
