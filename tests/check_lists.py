@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Lists that nothing else compares: a file, kernel family, pass, op or metric that a list lacks would be silently unused.
+Filters of test presets that CTest would silently ignore.
 
     check_lists.py [--root DIR]    prints what is missing and the list that lacks it
     check_lists.py --self-test     removes an entry from each list and fails if the check does not name it
@@ -7,6 +8,7 @@
 docs/howto.md relies on these messages.
 """
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -16,6 +18,7 @@ FOLDERS = ("core", "graph", "kernels", "engine", "importer", "optimizer", "cli",
 # Ops that the run time computes itself, which have no kernel, and the op whose kernels are those of libraries
 # (tests/engine/custom/).
 WITHOUT_KERNEL = {"SizeTensor", "Require", "If", "Loop", "Scan", "Custom"}
+MOST_GROUPS = 9  # NSUBEXP of CMake's RegularExpression, less the whole match
 
 # (what, file that declares it, pattern of a name there, file that lists it)
 LISTED = [
@@ -60,6 +63,15 @@ def problems(read, exists, sources):
             lists = [folder for folder in folders if exists(f"{folder}/CMakeLists.txt")]
             if not any(has_word(read(f"{folder}/CMakeLists.txt"), str(Path(path).relative_to(folder))) for folder in lists):
                 yield f"{lists[0]}/CMakeLists.txt: {path} is missing"
+    yield from long_filters(json.loads(read("CMakePresets.json")))
+
+
+def long_filters(presets):
+    for preset in presets["testPresets"]:
+        for filtered in preset.get("filter", {}).values():
+            if (groups := filtered.get("name", "").count("(")) > MOST_GROUPS:
+                yield (f"CMakePresets.json: the filter of the test preset {preset['name']} has {groups} groups. CTest compiles "
+                       f"{MOST_GROUPS}; it ignores a filter with more and runs all tests")
 
 
 def problems_of(root):
@@ -89,6 +101,7 @@ def self_test():
             ("docs/tuning.md", "max-error", "", "docs/tuning.md: the metric \"max-error\""),
             ("graph/op/ops.h", "X(TopK)", "X(TopKs)", "kernels/cpu/reference/: the op TopKs has no reference"),
             ("graph/op/ops.h", "X(TopK)", "X(TopKs)", "tests/kernels/op_cases_*.cc: the op TopKs has no case"),
+            ("CMakePresets.json", "_shard_|", "(" * MOST_GROUPS + ")" * MOST_GROUPS, "CMakePresets.json: the filter of the test preset asan"),
             ("optimizer/CMakeLists.txt", "passes/fold_pad.cc", "", "optimizer/CMakeLists.txt: optimizer/passes/fold_pad.cc")]:
         found = list(problems(with_change(path, old, new), exists, paths))
         if not any(each.startswith(message) for each in found):
