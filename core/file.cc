@@ -13,9 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <utility>
-#include <vector>
 
 #include "anneal/core/fail.h"
 
@@ -39,34 +37,26 @@ size_t page_size() {
   return size;
 }
 
-// What is mapped now, in the whole process.
-class Mappings {
- public:
-  void add(const std::byte* begin, size_t size) {
-    const std::lock_guard lock(mutex_);
-    all_.emplace_back(begin, size);
-  }
-  void remove(const std::byte* begin) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(all_, [&](const auto& each) { return each.data() == begin; });
-  }
-  bool contains(std::span<const std::byte> bytes) const {
-    const std::lock_guard lock(mutex_);
-    return std::ranges::any_of(all_, [&](const auto& each) {
-      return std::less_equal()(each.data(), bytes.data()) &&
-             std::less_equal()(bytes.data() + bytes.size(), each.data() + each.size());
-    });
-  }
+// The deleter of a mapping, by which give_pages_back() knows mapped memory.
+struct Unmap {
+  std::span<const std::byte> mapped;
 
- private:
-  mutable std::mutex mutex_;
-  std::vector<std::span<const std::byte>> all_;
+  void operator()(void* at) const { munmap(at, mapped.size()); }
+  bool contains(std::span<const std::byte> bytes) const {
+    return std::less_equal()(mapped.data(), bytes.data()) &&
+           std::less_equal()(bytes.data() + bytes.size(), mapped.data() + mapped.size());
+  }
 };
 
-// Never destroyed: tensors of other static objects may end later.
-Mappings& mappings() {
-  static auto& all = *new Mappings;
-  return all;
+void give_pages_back(std::span<const std::byte> bytes, const std::shared_ptr<const void>& owner) {
+  const auto* const mapping = std::get_deleter<Unmap>(owner);
+  if (mapping == nullptr || !mapping->contains(bytes)) return;
+  const uintptr_t page = page_size();
+  const auto at = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t begin = (at + page - 1) / page * page;
+  const uintptr_t end = (at + bytes.size()) / page * page;
+  // Only advice: a system that ignores it keeps the pages.
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 class Descriptor {
@@ -241,23 +231,11 @@ FileBytes map_part(int fd, uint64_t offset, size_t size) {
   void* const memory = mmap(nullptr, length, PROT_READ, MAP_PRIVATE, fd, static_cast<off_t>(begin));
   if (memory == MAP_FAILED) return {};
   const auto* const bytes = static_cast<const std::byte*>(memory);
-  mappings().add(bytes, length);
-  const auto unmap = [bytes, length](void* at) {
-    mappings().remove(bytes);
-    munmap(at, length);
-  };
-  return {{bytes + before, size}, std::shared_ptr<const void>(memory, unmap)};
+  return {{bytes + before, size}, std::shared_ptr<const void>(memory, Unmap{{bytes, length}})};
 }
 
-void give_pages_back(std::span<const std::byte> bytes) {
-  if (!mappings().contains(bytes)) return;
-  const uintptr_t page = page_size();
-  const auto at = reinterpret_cast<uintptr_t>(bytes.data());
-  const uintptr_t begin = (at + page - 1) / page * page;
-  const uintptr_t end = (at + bytes.size()) / page * page;
-  // Only advice: a system that ignores it keeps the pages.
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
-}
+void give_pages_back(const FileBytes& file) { give_pages_back(file.bytes, file.owner); }
+void give_pages_back(const Tensor& tensor) { give_pages_back(tensor.bytes(), tensor.owner()); }
 
 std::string behind_links(const std::string& path) {
   namespace fs = std::filesystem;

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "anneal/core/tensor.h"
+
 namespace anneal {
 
 // The bytes of a file and their owner.
@@ -23,10 +25,11 @@ FileBytes map_file(const std::string& path);
 // Maps a part of an open file in this way; no bytes if the system cannot. REQUIRES: the file has
 // this part, of at least a byte.
 FileBytes map_part(int fd, uint64_t offset, size_t size);
-// Gives memory back: of bytes within one mapping of the functions above, the pages that are whole.
-// Does nothing to other memory. Other threads may read the pages meanwhile: a page that is touched
-// is read from the file again.
-void give_pages_back(std::span<const std::byte> bytes);
+// Gives memory back: of bytes that one of the two functions above has mapped, the pages that are
+// whole. Does nothing to other memory. Other threads may read the pages meanwhile: a page that is
+// touched is read from the file again.
+void give_pages_back(const FileBytes& file);
+void give_pages_back(const Tensor& tensor);  // the tensor's bytes
 // The file that a path leads to through symbolic links, also where there is none yet; the path
 // itself where links go round in circles.
 std::string behind_links(const std::string& path);

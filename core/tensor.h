@@ -9,8 +9,7 @@
 
 namespace anneal {
 
-// Host memory, row-major, immutable and shared: weights and folded constants. Copying a Tensor
-// copies a pointer. Safe to read from any thread.
+// Row-major and immutable. A copy of a Tensor has the same memory. Any thread may read it.
 class Tensor {
  public:
   // Uses memory that `owner` keeps alive and that must not change. Fails with kInvalidArgument if
@@ -28,7 +27,8 @@ class Tensor {
 
   DataType dtype() const { return dtype_; }
   const Dims& dims() const { return dims_; }
-  std::span<const std::byte> bytes() const { return bytes_; }  // of all elements, row-major
+  std::span<const std::byte> bytes() const { return bytes_; }          // of all elements, row-major
+  const std::shared_ptr<const void>& owner() const { return owner_; }  // of bytes()
   int64_t count() const { return anneal::count(dims_); }
   // The elements as numbers of their size: f16 may be read as uint16_t. Fails with
   // kInvalidArgument unless sizeof(T) is the size of an element.

@@ -164,8 +164,9 @@ Digest digest_in(std::span<const std::byte> content) {
 
 // What the sections of an engine file and of its file of weights hold.
 struct Contents {
-  std::span<const std::byte> index, weights, packed_index, packed;
-  std::optional<Digest> digest;
+  std::shared_ptr<const void> owner;  // of the bytes
+  std::span<const std::byte> index = {}, weights = {}, packed_index = {}, packed = {};
+  std::optional<Digest> digest = {};
   bool has_info = false, has_weights = false;
 };
 
@@ -205,7 +206,7 @@ void load_section(const SectionView& section, const CustomOperators& operators, 
     case SectionKind::kPackedIndex:
       contents.packed_index = section.bytes;
       // The original of a packed weight is not read again.
-      give_pages_back(contents.weights);
+      give_pages_back({contents.weights, contents.owner});
       break;
     case SectionKind::kPacked:
       contents.packed = section.bytes;
@@ -220,7 +221,7 @@ void load_section(const SectionView& section, const CustomOperators& operators, 
 // The second file of an engine. Its sections follow those of the engine.
 void load_apart(const WeightsSource& source, ThreadTeam* team, EngineFile& file,
                 Contents& contents) {
-  Contents apart;
+  Contents apart{.owner = source.file.owner};
   for (const SectionView& section : load_sections(kWeightsFile, source.file.bytes)) {
     check_section(kWeightsFile, section, team);
     if (section.kind == SectionKind::kInfo || section.kind == SectionKind::kPlan ||
@@ -237,6 +238,7 @@ void load_apart(const WeightsSource& source, ThreadTeam* team, EngineFile& file,
          fmt::format("the weights belong to another engine: the digest of its plans begins with "
                      "{}, that of this engine with {}",
                      hex(*apart.digest).substr(0, 8), hex(*contents.digest).substr(0, 8)));
+  contents.owner = apart.owner;
   contents.weights = apart.weights;
   contents.packed_index = apart.packed_index;
   contents.packed = apart.packed;
@@ -289,7 +291,7 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
                             const std::shared_ptr<const void>& owner, ThreadTeam* team,
                             const CustomOperators& operators, const WeightsSource& apart) {
   EngineFile file;
-  Contents contents;
+  Contents contents{.owner = owner};
   for (const SectionView& section : load_sections(kEngineFile, bytes)) {
     check_section(kEngineFile, section, team);
     load_section(section, operators, file, contents);
@@ -311,12 +313,11 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
   if (file.weights_apart)
     with_context([] { return "while reading its weights"; },
                  [&] { load_apart(apart, team, file, contents); });
-  const auto& owner_of_weights = file.weights_apart ? apart.file.owner : owner;
   file.weights = load_weights(ByteReader(contents.index, "section weight index"), contents.weights,
-                              owner_of_weights);
+                              contents.owner);
   if (!contents.packed_index.empty())
     file.packed = load_packed(ByteReader(contents.packed_index, "section packed index"),
-                              contents.packed, owner_of_weights);
+                              contents.packed, contents.owner);
   for (const Plan& plan : file.plans) {
     try {
       check_plan(plan, file.weights);

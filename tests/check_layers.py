@@ -185,8 +185,8 @@ CIRCLES = {
     ("importer/graph/control_flow", "importer/graph/node_importer"),
 }
 
-# The only files with state of the process: the worker budget, the opened libraries, the mapped files, the emulated device, the calls of Python.
-PROCESS_STATE = {"core/parallel.cc", "core/library.cc", "core/file.cc", "kernels/cuda/emulated/driver.cc", "python/src/calls.cc"}
+# The only files with state of the process: the worker budget, the opened libraries, the emulated device, the calls of Python.
+PROCESS_STATE = {"core/parallel.cc", "core/library.cc", "kernels/cuda/emulated/driver.cc", "python/src/calls.cc"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
 LOCAL_STATE = re.compile(r"\b(?:static|thread_local)\s+(?!(?:inline\s+)?const(?:expr)?\b)[\w:<>,*&\s]*[\w>*&]\s+[*&]*\w+\s*[=;{]")

@@ -294,7 +294,7 @@ bool is_data_dependent(const Plan& plan, uint32_t slot) {
 void give_weights_back(const EngineFile& file, const Plan& plan, const Step& step) {
   for (const uint32_t slot : step.inputs)
     if (slot != kNoSlot && plan.slots[slot].storage == Storage::kWeight)
-      give_pages_back(file.weights[plan.slots[slot].offset].bytes());
+      give_pages_back(file.weights[plan.slots[slot].offset]);
 }
 
 bool is_shaped_by_shapes(const Step& step) {
@@ -503,7 +503,7 @@ void EngineInternals::load_weights(Engine::State& state) {
     state.weights.push_back(std::move(places));
   }
   // Weights of other plans, and weights that cards have copies of.
-  for (const Tensor& weight : weights) give_pages_back(weight.bytes());
+  for (const Tensor& weight : weights) give_pages_back(weight);
 }
 
 std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const EngineOptions& options,

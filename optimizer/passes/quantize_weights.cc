@@ -184,7 +184,7 @@ class WeightQuantizer {
     const Tensor floats = *graph_.constant(weights.constant);
     const QuantizedRows rows =
         quantize_rows(floats, weights.of_columns, bits, block, run_.options.threads);
-    give_pages_back(floats.bytes());  // large builds hold one form of the weights at a time
+    give_pages_back(floats);  // large builds hold one form of the weights at a time
     made->second = {.error = rows.error, .count = floats.count(), .bits = bits};
     if (!(rows.error <= most_error(bits))) return made->second;
     const std::string name = graph_.value(weights.constant).name;

@@ -54,9 +54,9 @@ TEST_F(MappedFile, PagesGivenBackComeBack) {
   ASSERT_EQ(resident_bytes(path_), bytes.size());
 
   // Of the first and the last page a byte is kept.
-  give_pages_back(mapped.bytes.subspan(1, bytes.size() - 2));
+  give_pages_back({mapped.bytes.subspan(1, bytes.size() - 2), mapped.owner});
   EXPECT_EQ(resident_bytes(path_), 2 * page);
-  give_pages_back(mapped.bytes.subspan(0, page - 1));
+  give_pages_back({mapped.bytes.subspan(0, page - 1), mapped.owner});
   EXPECT_EQ(resident_bytes(path_), 2 * page) << "not a whole page";
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), mapped.bytes.begin()));
 }
@@ -66,11 +66,16 @@ TEST_F(MappedFile, OtherMemoryStays) {
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   std::vector<std::byte> bytes(8 * page, std::byte{7});
   write_file_atomically(path_, bytes);
-  give_pages_back(bytes);
+  give_pages_back({bytes, std::make_shared<int>()});
+  give_pages_back(Tensor::copy_of(DataType::kU8, {1}, {bytes.data(), 1}));
+  give_pages_back({bytes, nullptr});
   EXPECT_EQ(std::ranges::count(bytes, std::byte{7}), static_cast<ptrdiff_t>(bytes.size()));
   const FileBytes mapped = map_file(path_);
   EXPECT_TRUE(std::ranges::equal(mapped.bytes, bytes));
-  give_pages_back({mapped.bytes.data() + page, mapped.bytes.size()});  // beyond its end
+  give_pages_back({bytes, mapped.owner});
+  EXPECT_EQ(std::ranges::count(bytes, std::byte{7}), static_cast<ptrdiff_t>(bytes.size()));
+  give_pages_back(
+      {{mapped.bytes.data() + page, mapped.bytes.size()}, mapped.owner});  // beyond its end
   EXPECT_EQ(resident_bytes(path_), bytes.size());
 }
 

@@ -32,7 +32,7 @@ WatchedEngine::WatchedEngine(const EngineFile& file, const Plan& plan, int threa
   for (const Step& step : own.steps)
     for (const uint32_t slot : step.inputs)
       if (slot != kNoSlot && own.slots[slot].storage == Storage::kWeight)
-        in_file_[step.name].push_back(file.weights[own.slots[slot].offset].bytes());
+        in_file_[step.name].push_back(file.weights[own.slots[slot].offset]);
 }
 
 const Plan& WatchedEngine::plan() const { return plan_of(*engine_); }
@@ -50,7 +50,7 @@ void WatchedEngine::run(const Told& told) {
     if (found == times.end()) found = times.emplace(std::string(observed.name), 0).first;
     told({found->first, ++found->second}, observed);
     if (const auto read = in_file_.find(observed.step); read != in_file_.end())
-      for (const auto& bytes : read->second) give_pages_back(bytes);
+      for (const Tensor& weight : read->second) give_pages_back(weight);
   });
   try {
     context_.run();

@@ -44,7 +44,7 @@ class WatchedEngine {
   ExecutionContext context_;
   std::vector<Tensor> inputs_;  // what the context reads
   // By a step's name: its weights, with Weights::kInFile.
-  std::unordered_map<std::string_view, std::vector<std::span<const std::byte>>> in_file_;
+  std::unordered_map<std::string_view, std::vector<Tensor>> in_file_;
 };
 
 }  // namespace anneal
