@@ -70,9 +70,13 @@ struct Conv {
   // If not empty, the op has one group and an output per entry: each output has that number of the
   // K channels, in order.
   std::vector<int64_t> split{};
+  // The kernel must add up the products of x and w: those of Winograd's algorithm have other last
+  // bits, also where sums are whole numbers.
+  bool exact_sums = false;
   static void fields(auto& op, auto&& f) {
     f("strides", op.strides), f("pads_begin", op.pads_begin), f("pads_end", op.pads_end);
     f("dilations", op.dilations), f("groups", op.groups), f("split", op.split);
+    f("exact_sums", op.exact_sums);
   }
   bool operator==(const Conv&) const = default;
 };

@@ -70,8 +70,18 @@ std::vector<bool> branch_registers(const Program& program) {
   return branches;
 }
 
+// (x + c) - c, which rounds to a multiple of a power of two where c is large.
+bool rounds_by_a_sum(std::span<const Instruction> code, const Instruction& difference) {
+  const Instruction& sum = code[difference.operands[0]];
+  const auto is_taken_away = [&](uint16_t operand) { return operand == difference.operands[1]; };
+  return is_float_type(sum.type) && sum.opcode == Opcode::kAdd &&
+         (is_taken_away(sum.operands[0]) || is_taken_away(sum.operands[1]));
+}
+
 bool is_decision(std::span<const Instruction> code, const Instruction& one) {
   switch (one.opcode) {
+    case Opcode::kSub:
+      return rounds_by_a_sum(code, one);
     case Opcode::kCast:
       return !is_float_type(one.type) && is_float_type(code[one.operands[0]].type);
     case Opcode::kFloor:
@@ -82,6 +92,8 @@ bool is_decision(std::span<const Instruction> code, const Instruction& one) {
     case Opcode::kSign:
     case Opcode::kMod:
     case Opcode::kRem:
+    case Opcode::kIsNan:
+    case Opcode::kIsInf:
     case Opcode::kEqual:
     case Opcode::kLess:
     case Opcode::kLessEqual:
@@ -205,6 +217,18 @@ bool is_decided(const Graph& graph, ValueId value) {
     }
   }
   return false;
+}
+
+bool has_decided_output(const Graph& graph, const Layer& layer) {
+  return std::ranges::any_of(layer.outputs,
+                             [&](ValueId output) { return is_decided(graph, output); });
+}
+
+bool is_sum_decided(const Graph& graph, const Layer& layer) {
+  return has_decided_output(graph, layer) ||
+         std::ranges::any_of(layer.epilogues, [](const Program& program) {
+           return !program.empty() && decides_input(program, 0);
+         });
 }
 
 }  // namespace anneal

@@ -11,7 +11,7 @@ struct DecisionOptions {
   bool quantizes_too = true;  // rounding and saturating to integers of 8 or 16 bits is a decision
 };
 // By register: whether the program decides by it, at once or by way of arithmetic: it rounds it to
-// a whole number, cuts it to an integer or compares it. A comparison with a number that only
+// a whole number, cuts it to an integer, compares or tests it. A comparison with a number that only
 // selects between two functions that meet there is no decision, as in a leaky ReLU.
 std::vector<bool> decided_registers(const Program& program, const DecisionOptions& options);
 
@@ -19,5 +19,8 @@ std::vector<bool> decided_registers(const Program& program, const DecisionOption
 // or select elements, such as a maximum. Layers with bodies count, since these may. What follows a
 // product, a sum or the end of a body does not count.
 bool is_decided(const Graph& graph, ValueId value);
+bool has_decided_output(const Graph& graph, const Layer& layer);
+// Whether the layer's epilogues or such readers decide by what its op computes.
+bool is_sum_decided(const Graph& graph, const Layer& layer);
 
 }  // namespace anneal

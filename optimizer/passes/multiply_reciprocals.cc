@@ -77,8 +77,7 @@ bool multiply(Graph& graph, LayerId id, PassRun& run) {
   if (!divides_by_constants(graph.layer(id)) || gives_single_numbers(graph, id)) return false;
   const std::string name = graph.layer(id).name;
   const DecisionOptions options = {
-      .by_readers = std::ranges::any_of(graph.layer(id).outputs,
-                                        [&](ValueId output) { return is_decided(graph, output); }),
+      .by_readers = has_decided_output(graph, graph.layer(id)),
       .quantizes_too = traits_of(graph.layer(id).op).half != HalfRole::kProduct};
   if (!rewrite_programs(
           graph, id, [&](const Program& program) { return without_divisions(program, options); }))

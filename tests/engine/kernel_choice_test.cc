@@ -43,6 +43,28 @@ TEST(KernelChoice, SkippedKernelsAreNotChosen) {
   EXPECT_THAT(options.skip_kernels, Contains("cpu.conv.nhwc"));
 }
 
+// A layer of a binarized network: an even number of -1 and 1 is often 0, which has no sign.
+TEST(KernelChoice, SumsOfWholeNumbersThatDecideAreExact) {
+  constexpr std::string_view kBinary = R"txt(graph g(x: f32[1,32,20,20])
+  const i: i8[32,32,3,3] = random(1)
+  w = Pointwise(i) program="(i8)->(f32) select(lt(f32($0),0f32),-1f32,1f32)"
+  signs = Pointwise(x) program="(f32)->(f32) select(lt($0,0f32),-1f32,1f32)"
+  c = Conv(signs, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  y = Pointwise(c) program="(f32)->(f32) sign($0)"
+  return y
+)txt";
+  const std::vector<Tensor> inputs = {random_f32({1, 32, 20, 20}, 2)};
+  const EngineFile file = build_text(kBinary);
+  const auto engine = engine_of(file);
+  ExecutionContext context(engine);
+  EXPECT_EQ(run(context, *engine, inputs), reference(kBinary, inputs));
+  EXPECT_NE(kernel_of(file), kWinograd);
+
+  GraphBuildOptions options;
+  options.passes.skip = {"keep_exact_sums"};
+  EXPECT_EQ(kernel_of(build_text(kBinary, options)), kWinograd) << "nothing else keeps it out";
+}
+
 TEST(KernelChoice, ThereMustBeAKernelToSkip) {
   GraphBuildOptions options;
   options.skip_kernels = {"cpu.conv.nosuch"};

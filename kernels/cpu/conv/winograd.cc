@@ -323,6 +323,7 @@ KernelResult make_winograd(const Conv& op, const Request& request) {
   if (dims.rank() != 4 || dims[2] != 3 || dims[3] != 3) return refuse("only windows of 3 x 3");
   if (!is_all(op.strides, 1) || !is_all(op.dilations, 1)) return refuse("strides or dilations");
   if (op.groups != 1) return refuse("groups");
+  if (op.exact_sums) return refuse("results are rounded to whole numbers or compared");
   if (dims[1] < winograd_transforms(isa_of(request.device)).lanes || dims[0] == 0)
     return refuse("less than a vector of input channels, or no outputs");
   const int64_t least = dtype == DataType::kBF16 ? kLeastChannelsBf16 : kLeastChannels;

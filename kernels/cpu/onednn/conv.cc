@@ -277,6 +277,8 @@ KernelResult make_onednn_conv(const Conv& op, const Request& request, Way way) {
   if (int8 && !onednn::has_vnni()) return refuse("8-bit operands need AVX-512 VNNI");
   if (way == Way::kWinograd && (x != DataType::kF32 || count(tail(layer.w.dims, 2)) == 1))
     return refuse("only f32, and windows of several pixels");
+  if (way == Way::kWinograd && op.exact_sums)
+    return refuse("results are rounded to whole numbers or compared");
   if (x == DataType::kBF16 && !onednn::has_bf16()) return refuse("bf16 needs AVX512_BF16");
   if (std::string reason = why_too_slow(layer, way); !reason.empty())
     return refuse(std::move(reason));
