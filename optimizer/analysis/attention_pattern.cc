@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "anneal/core/dtype_kinds.h"
+#include "anneal/optimizer/analysis/decisions.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/programs/join_programs.h"
 #include "anneal/optimizer/programs/rewrite_program.h"
@@ -109,9 +110,9 @@ Program unrounded(const Program& score, DataType sums) {
   for (const DataType dtype : score.inputs())
     inputs.push_back(builder.input(static_cast<int>(inputs.size()), dtype));
   const Program wide = builder.finish(builder.inline_program(score, inputs)[0], sums);
-  const std::vector<bool> decides = deciding_registers(wide);
+  const std::vector<bool> decided = decided_registers(wide, {});
   return without_half_rounding(
-      wide, [&](size_t reg) { return is_storage_rounding(wide.code()[reg]) && !decides[reg]; });
+      wide, [&](size_t reg) { return is_storage_rounding(wide.code()[reg]) && !decided[reg]; });
 }
 
 }  // namespace

@@ -5,7 +5,8 @@
 //     =>   y = Conv(x, w; b) epilogue=round_f16(max(add($0,$1),0f32))
 //
 // The last rounding, before the store, stays, and so does one whose result is compared or becomes
-// an integer, where a little less may be another number, and one that a Cast of the model asks for
+// an integer, here or in a later layer, where a little less may be another number, and one that a
+// Cast of the model asks for
 // (cast_f16): it may be there to cut digits or to overflow. A rounding whose unrounded value is
 // also read stays: fusing never produces that, but x - f16(x) does, which computes the rounding
 // error. Only on targets that compute in that type; for others widen_half has widened it. Changes
@@ -14,14 +15,16 @@
 
 #include <algorithm>
 
+#include "anneal/optimizer/analysis/decisions.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/programs/rewrite_program.h"
 
 namespace anneal {
 namespace {
 
-Program with_last_rounding(const Program& program, const NativeHalves& native) {
-  const std::vector<bool> decides = deciding_registers(program);
+Program with_last_rounding(const Program& program, const NativeHalves& native,
+                           const DecisionOptions& options) {
+  const std::vector<bool> decided = decided_registers(program, options);
   const auto code = program.code();
   std::vector<int> reads(code.size());
   for (const Instruction& one : code)
@@ -30,15 +33,16 @@ Program with_last_rounding(const Program& program, const NativeHalves& native) {
   for (const Program::Result& result : program.results()) ++reads[result.reg];
   return without_half_rounding(program, [&](size_t reg) {
     return is_storage_rounding(code[reg]) &&
-           native.has(static_cast<DataType>(code[reg].immediate)) && !decides[reg] &&
+           native.has(static_cast<DataType>(code[reg].immediate)) && !decided[reg] &&
            reads[code[reg].operands[0]] == 1;
   });
 }
 
 bool drop(Graph& graph, LayerId id, PassRun& run) {
   const std::string name = graph.layer(id).name;
+  const DecisionOptions options = {.by_readers = has_decided_output(graph, graph.layer(id))};
   if (!rewrite_programs(graph, id, [&](const Program& program) {
-        return with_last_rounding(program, run.options.native);
+        return with_last_rounding(program, run.options.native, options);
       }))
     return false;
   run.did(name, "rounds once, when it stores");

@@ -4,13 +4,16 @@
 //     =>   c = Conv(f32(x), f32(w)) f32;  s = Softmax(c) f32;  y = f16(s)
 //
 // Such a target computes in f32 and would round and widen again at every store. Ports and bodies
-// keep their types, so one rounding is left at the end of the widened layers. Changes numerics:
-// results are nearer to those of unrounded arithmetic. Weights take twice the memory.
+// keep their types, so one rounding is left at the end of the widened layers. A value by which
+// later layers decide is rounded as well (decisions.h): f16(2.9998) is 3, and its floor is not 2.
+// Changes numerics: results are nearer to those of unrounded arithmetic. Weights take twice the
+// memory.
 #include <algorithm>
 #include <unordered_map>
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/new_tensor.h"
+#include "anneal/optimizer/analysis/decisions.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/programs/rewrite_program.h"
@@ -56,28 +59,28 @@ class Widener {
   DataType widened(DataType dtype) const { return is_widened(dtype) ? DataType::kF32 : dtype; }
 
   // Without loads, stores and roundings of such types, but for roundings that decide something.
-  Program widened(const Program& program) const {
+  Program widened(const Program& program, const DecisionOptions& options) const {
     if (program.empty()) return program;
-    const std::vector<bool> decides = deciding_registers(program);
+    const std::vector<bool> decided = decided_registers(program, options);
     return rewrite_program(
         program, [&](DataType dtype) { return widened(dtype); },
         [&](ProgramBuilder&, size_t reg, std::span<const Reg> regs) -> std::optional<Reg> {
           const Instruction& one = program.code()[reg];
           if (is_storage_rounding(one) && is_widened(static_cast<DataType>(one.immediate)) &&
-              !decides[reg])
+              !decided[reg])
             return regs[one.operands[0]];
           return std::nullopt;
         });
   }
 
   // The programs of an op: of a Pointwise, or applied to the op's inputs.
-  void widen_programs(Op& op) const {
+  void widen_programs(Op& op, const DecisionOptions& options) const {
     std::visit(
         [&]<class T>(T& known) {
           if constexpr (!std::is_same_v<T, std::monostate>)
             T::fields(known, [&](const char*, auto& value) {
               if constexpr (std::is_same_v<std::decay_t<decltype(value)>, Program>)
-                value = widened(value);
+                value = widened(value, options);
             });
         },
         op);
@@ -155,9 +158,11 @@ class Widener {
                    .inputs = {},
                    .op_input_count = layer.op_input_count,
                    .origins = layer.origins};
-    widen_programs(added.op);
+    const DecisionOptions options = {.by_readers = has_decided_output(graph_, layer)};
+    widen_programs(added.op, options);
     for (const ValueId input : layer.inputs) added.inputs.push_back(wide(input));
-    for (const Program& program : layer.epilogues) added.epilogues.push_back(widened(program));
+    for (const Program& program : layer.epilogues)
+      added.epilogues.push_back(widened(program, options));
     for (const ValueId output : layer.outputs) {
       const Value& value = graph_.value(output);
       added.output_names.push_back(value.name);
@@ -172,7 +177,7 @@ class Widener {
       if (is_widened(dtype)) {
         replacement =
             convert(now, dtype, graph_.value(old).name + "/" + std::string(to_string(dtype)));
-        wide_[replacement] = now;
+        if (moves_only(layer.op) || !is_decided(graph_, old)) wide_[replacement] = now;
       }
       graph_.replace_uses(old, replacement);
       graph_.swap_names(old, now);

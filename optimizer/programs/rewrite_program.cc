@@ -62,49 +62,6 @@ Program rewrite_program(const Program& program, Replacement replacement) {
       program, [](DataType dtype) { return dtype; }, replacement);
 }
 
-namespace {
-
-bool is_smooth(Opcode opcode) {
-  switch (opcode) {
-    case Opcode::kCast:
-    case Opcode::kSaturate:
-    case Opcode::kSign:
-    case Opcode::kCeil:
-    case Opcode::kFloor:
-    case Opcode::kRoundEven:
-    case Opcode::kTrunc:
-    case Opcode::kMod:
-    case Opcode::kRem:
-    case Opcode::kIsNan:
-    case Opcode::kIsInf:
-    case Opcode::kEqual:
-    case Opcode::kLess:
-    case Opcode::kLessEqual:
-      return false;
-    default:
-      return true;
-  }
-}
-
-bool passes_on(Opcode opcode) {
-  return opcode == Opcode::kMin || opcode == Opcode::kMax || opcode == Opcode::kNeg ||
-         opcode == Opcode::kAbs || opcode == Opcode::kSelect || opcode == Opcode::kRound;
-}
-
-}  // namespace
-
-std::vector<bool> deciding_registers(const Program& program) {
-  const auto code = program.code();
-  std::vector<bool> decides(code.size());
-  for (size_t reg = code.size(); reg-- > 0;) {
-    const Instruction& one = code[reg];
-    if (is_smooth(one.opcode) && !(decides[reg] && passes_on(one.opcode))) continue;
-    for (int i = 0; i < operand_count(one.opcode); ++i)
-      decides[one.operands[static_cast<size_t>(i)]] = true;
-  }
-  return decides;
-}
-
 Program without_half_rounding(const Program& program) {
   return without_half_rounding(program, [](size_t) { return true; });
 }

@@ -24,10 +24,6 @@ Program rewrite_program(const Program& program, Replacement replacement);
 Program rewrite_program(const Program& program, FunctionRef<DataType(DataType)> storage,
                         Replacement replacement);
 
-// By register: whether a small difference in its value may make a large one, as it is compared,
-// tested, or cut to an integer, perhaps after it was clamped, chosen or had its sign changed.
-std::vector<bool> deciding_registers(const Program& program);
-
 // Without the roundings to f16 and bf16, but for those of the results.
 Program without_half_rounding(const Program& program);
 // Where `may_drop` says so of the register.
