@@ -25,6 +25,7 @@ std::unique_ptr<Body> BodyImporter::begin(const std::string& name, Scope& outer)
   body->scope = outer.body_scope(name + "/");
   body->scope.model = &body->model;
   body->model.file = outer.model->file;
+  body->model.is_of_pytorch = outer.model->is_of_pytorch;
   return body;
 }
 

@@ -46,6 +46,21 @@ bool keeps_unscaled(const Resize& op) {
          op.coordinates != ResizeCoordinates::kTfCropAndResize;
 }
 
+// The last elements correspond, as in PyTorch, also where the scaled size is no whole number. In
+// ONNX's reference implementation and test data its fraction counts: an element beyond the last one
+// of the result corresponds to the last one of x. ONNX's text can be read either way. nullopt: an
+// output size is unknown.
+std::optional<Outputs> resize_between_corners(Node& node, Resize op) {
+  const ValueId by_scales =
+      node.layer(op, {node.input(0)}, "by_scales");  // unused but for its shape
+  const Shape shape = node.graph().value(by_scales).type().shape;
+  std::vector<Size> sizes;
+  for (const int64_t axis : op.axes) sizes.push_back(shape[static_cast<int>(axis)]);
+  if (std::ranges::any_of(sizes, [](Size size) { return size.is_unknown(); })) return std::nullopt;
+  op.scales.clear();
+  return node.result(op, {node.input(0), node.sizes_value(sizes, "sizes")});
+}
+
 // roi: kNone but for kTfCropAndResize. op.axes: those that scales are for.
 Outputs resize_by_scales(Node& node, Resize op, std::vector<double> scales, ValueId roi) {
   if (scales.size() != op.axes.size())
@@ -61,6 +76,8 @@ Outputs resize_by_scales(Node& node, Resize op, std::vector<double> scales, Valu
   }
   op.axes = axes;
   if (axes.empty()) return same_value(node.input(0));
+  if (op.coordinates == ResizeCoordinates::kAlignCorners && node.is_of_pytorch())
+    if (const auto aligned = resize_between_corners(node, op)) return *aligned;
   if (roi == ValueId::kNone) return node.result(op, {node.input(0)});
   return node.result(op, {node.input(0), ValueId::kNone, roi});
 }

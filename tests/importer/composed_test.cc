@@ -4,7 +4,7 @@
 #include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 #include "anneal/importer/onnx/tensor_data.h"
-#include "anneal/tests/importer/model_builder.h"
+#include "anneal/tests/importer/same_results.h"
 
 namespace anneal {
 namespace {
@@ -304,6 +304,26 @@ TEST(Composed, WrongNodes) {
   for (const Case& wrong : cases)
     EXPECT_THAT(error_of([&] { import(wrong.opset, wrong.dims, wrong.build); }),
                 HasSubstr(wrong.error));
+}
+
+// PyTorch aligns the last elements; in the test data of ONNX the fraction of 5 * 1.5 counts.
+TEST(Resize, ScalesOfPyTorchAlignTheCorners) {
+  const auto resized = [](const char* producer) {
+    return values_of({{"x", {1}}}, [&](ModelBuilder& m) {
+      m.model.set_producer_name(producer);
+      m.floats("n", {5}, {0, 1, 2, 3, 4}).floats("scales", {1}, {1.5});
+      auto& node = m.node("Resize", {"n", "", "scales"}, {"y"});
+      set(node, "mode", "linear");
+      set(node, "coordinate_transformation_mode", "align_corners");
+    });
+  };
+  using ::testing::DoubleNear;
+  using ::testing::ElementsAre;
+  const auto near = [](double value) { return DoubleNear(value, 1e-6); };
+  EXPECT_THAT(resized("pytorch"), ElementsAre(near(0), near(2 / 3.0), near(4 / 3.0), near(2),
+                                              near(8 / 3.0), near(10 / 3.0), near(4)));
+  EXPECT_THAT(resized("another"), ElementsAre(near(0), near(4 / 6.5), near(8 / 6.5), near(12 / 6.5),
+                                              near(16 / 6.5), near(20 / 6.5), near(24 / 6.5)));
 }
 
 }  // namespace
