@@ -23,6 +23,7 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/precision/half_precision_plan.h"
+#include "anneal/optimizer/precision/half_roles.h"
 #include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/optimizer/precision/round_weights.h"
 #include "anneal/optimizer/programs/join_programs.h"
@@ -57,7 +58,7 @@ class Assigner {
     for (const LayerId id : graph_.order())
       for (const ValueId input : graph_.layer(id).inputs)
         if (const Tensor* constant = input == ValueId::kNone ? nullptr : graph_.constant(input))
-          give_pages_back(constant->bytes());
+          give_pages_back(*constant);
   }
   DataType dtype(ValueId id) const { return graph_.value(id).type().dtype; }
   DataType stored(ValueId id) const {
@@ -96,7 +97,7 @@ class Assigner {
     const std::string name = graph_.value(id).name + "/" + std::string(anneal::to_string(to));
     if (const Tensor* constant = graph_.constant(id)) {
       made->second = add_constant(id, name, rounded(id, *constant, to, reader), to);
-      give_pages_back(constant->bytes());  // large builds hold one form of the weights at a time
+      give_pages_back(*constant);  // large builds hold one form of the weights at a time
       return made->second;
     }
     ProgramBuilder builder;

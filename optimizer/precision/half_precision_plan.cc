@@ -11,6 +11,8 @@
 #include "anneal/graph/op/custom_operator.h"
 #include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/precision/bf16_range.h"
+#include "anneal/optimizer/precision/half_roles.h"
 #include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/programs/overflow_analysis.h"
@@ -26,56 +28,6 @@ constexpr float kLeastF16 = 0x1p-10f;
 constexpr float kSoftmaxError = 0x1p-6f;
 // A product with fewer weights is not worth a step that casts what it reads.
 constexpr int64_t kWeightsWorthACast = 1 << 20;
-
-// Whether it is an operator from outside with kernels for f16 or bf16.
-bool takes_half(const Op& op) {
-  const auto* custom = std::get_if<Custom>(&op);
-  if (!custom || !custom->definition) return false;
-  const CustomOperator::Description& description = custom->definition->description();
-  return description.takes_f16 || description.takes_bf16;
-}
-
-}  // namespace
-
-HalfRole role_of(const Graph& graph, LayerId id) {
-  const Layer& layer = graph.layer(id);
-  const auto is_float_input = [&](size_t i) {
-    const DataType dtype = graph.value(layer.inputs[i]).type().dtype;
-    return dtype == DataType::kF32 || is_half(dtype);
-  };
-  if (takes_half(layer.op)) return HalfRole::kProduct;
-  const HalfRole role = *traits_of(layer.op).half;
-  if (const auto* pool = std::get_if<Pool>(&layer.op)) {
-    if (pool->with_indices) return HalfRole::kFixed;
-    if (pool->kind == PoolKind::kMax && layer.epilogues.empty()) return HalfRole::kMoves;
-  }
-  if (role == HalfRole::kProduct && !is_float_input(0)) return HalfRole::kReads;
-  if (role == HalfRole::kProduct && !is_float_input(1)) return HalfRole::kFixed;
-  if (role == HalfRole::kMoves && !layer.epilogues.empty()) return HalfRole::kReads;
-  return role;
-}
-
-DataInputs data_inputs(const Layer& layer) {
-  DataInputs result;
-  if (takes_half(layer.op)) {
-    for (size_t i = 0; i < layer.inputs.size(); ++i)
-      if (layer.inputs[i] != ValueId::kNone) result.data.push_back(i);
-    return result;
-  }
-  const OpTraits& traits = traits_of(layer.op);
-  const Program* program = program_of(layer.op);
-  const bool has_program = program && !program->empty();
-  // The op's result is input 0 of a program that does not read the op's operands.
-  int number = traits.program->contains(0) ? 0 : 1;
-  for (size_t i = 0; i < static_cast<size_t>(layer.op_input_count); ++i)
-    if (has_program && traits.program->contains(i))
-      result.of_program.emplace_back(i, number++);
-    else if (traits.data->contains(i) && layer.inputs[i] != ValueId::kNone)
-      result.data.push_back(i);
-  return result;
-}
-
-namespace {
 
 // The 16-bit type of layers that no pattern asks for.
 struct DefaultHalf {
@@ -101,7 +53,8 @@ class Chooser {
         by_default_(std::move(by_default)),
         asked_(options.layers),
         order_(graph.order()),
-        needs_(needs) {}
+        needs_(needs),
+        beyond_bf16_(values_beyond_bf16(graph)) {}
 
   HalfChoice run() {
     for (const LayerId id : order_) halves_[id] = half_of(id);
@@ -401,7 +354,9 @@ class Chooser {
         if (!is_f32(output)) continue;
         Mark& of = mark(output);
         if (of.imprecise.empty())
-          of.imprecise = needs_.why_not_stored(output, rounding_of(half), to_string(half));
+          of.imprecise = half == DataType::kBF16 && beyond_bf16_.contains(output)
+                             ? why_beyond_bf16(name_of(output))
+                             : needs_.why_not_stored(output, rounding_of(half), to_string(half));
         guess(output);
       }
     }
@@ -465,6 +420,8 @@ class Chooser {
       } else if (half == DataType::kF16 && mark(input).growth.any()) {
         beyond_f16();
         return stays(id, "stays f32: of its inputs, " + mark(input).out_of_range);
+      } else if (half == DataType::kBF16 && beyond_bf16_.contains(input)) {
+        return stays(id, "stays f32: of its inputs, " + why_beyond_bf16(name_of(input)));
       } else if (half == DataType::kF16 && !mark(input).guessed.empty()) {
         beyond_f16();
         return stays(id, "stays f32: of its inputs, " + mark(input).guessed);
@@ -550,6 +507,7 @@ class Chooser {
   LayerPrecisions asked_;
   std::vector<LayerId> order_;
   const NeedAnalysis& needs_;
+  const std::unordered_set<ValueId> beyond_bf16_;
   std::unordered_map<LayerId, DataType> halves_;
   std::unordered_map<ValueId, ValueId> parent_;
   std::unordered_map<ValueId, Mark> marks_;

@@ -26,9 +26,14 @@ double most_at(const Graph& graph, const Shape& shape, int64_t axis) {
   return most >= std::numeric_limits<int32_t>::max() ? kInfinite : static_cast<double>(most);
 }
 
+// Integers of 16 bits are pictures and sounds, which may use all of their range.
 NodeFacts of_type(DataType dtype) {
-  return {.range = range_of_type(dtype),
-          .expected = is_wide_integer(dtype) ? kInfinite : kOrdinary,
+  const NumberRange range = range_of_type(dtype);
+  const bool has_16_bits = dtype == DataType::kU16 || dtype == DataType::kI16;
+  return {.range = range,
+          .expected = is_wide_integer(dtype) ? kInfinite
+                      : has_16_bits          ? range.magnitude()
+                                             : kOrdinary,
           .is_of_integers = is_wide_integer(dtype)};
 }
 
@@ -182,14 +187,14 @@ class FactFinder {
                              : kInfinite;
         break;
       }
-      case Opcode::kDiv:
-        if (is_constant(node.operands[1]))
-          facts.expected = std::min(
-              operand(node, 0).expected *
-                  std::min(quotient_range(symmetric_range(1), operand(node, 1).range).magnitude(),
-                           1e30),
-              1e30);
+      case Opcode::kDiv: {
+        // The divisor may be as small as its range allows, as a gate or a distance plus an epsilon.
+        const double most_factor =
+            quotient_range(symmetric_range(1), operand(node, 1).range).magnitude();
+        facts.expected =
+            std::min(product_of_ends(operand(node, 0).expected, std::min(most_factor, 1e30)), 1e30);
         break;
+      }
       case Opcode::kSqrt:
         facts.expected = std::sqrt(facts.expected);
         break;

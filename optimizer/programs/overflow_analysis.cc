@@ -25,6 +25,7 @@ Growth both(bool any) { return {any, any}; }
 }  // namespace
 
 std::vector<Growth> growth_of(const Program& program, std::span<const Growth> inputs, float most) {
+  const bool functions_grow = most < 0x1p127F;  // others leave f32 as well
   const auto code = program.code();
   std::vector<Growth> of(code.size());
   for (size_t reg = 0; reg < code.size(); ++reg) {
@@ -56,14 +57,14 @@ std::vector<Growth> growth_of(const Program& program, std::span<const Growth> in
         break;
       case Opcode::kExp:
       case Opcode::kExpm1:
-        of[reg] = {true, false};
+        of[reg] = {functions_grow, false};
         break;
       case Opcode::kSinh:
       case Opcode::kCosh:
-        of[reg] = both(true);
+        of[reg] = both(functions_grow);
         break;
       case Opcode::kPow:
-        of[reg] = both(a.any() || !is_mild_exponent(code[one.operands[1]]));
+        of[reg] = both(a.any() || (functions_grow && !is_mild_exponent(code[one.operands[1]])));
         break;
       case Opcode::kAdd:
         of[reg] = {a.up || b.up, a.down || b.down};

@@ -15,8 +15,9 @@ struct Growth {
 };
 
 // For each result, where inputs[i] describes input i. Large are literals beyond `most`, powers and
-// exponentials, and results of adding, multiplying, choosing or moving large values; a bounded
-// function, a logarithm, a root or a clamp ends it. Products of ordinary numbers count as ordinary.
+// exponentials unless `most` is nearly that of f32, and results of adding, multiplying, choosing or
+// moving large values; a bounded function, a logarithm, a root or a clamp ends it. Products of
+// ordinary numbers count as ordinary.
 std::vector<Growth> growth_of(const Program& program, std::span<const Growth> inputs, float most);
 
 }  // namespace anneal
