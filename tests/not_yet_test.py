@@ -20,7 +20,6 @@ MISSING = {
     "`PrePostProcessor`": [r"[Pp]re_?process"],
     "stateful models": [r"\bset_state\b", r"bind_state", r"reset_state"],
     "`--layerOutputTypes`": [r"--layer-output"],
-    "`--fp8`": [r"--fp8\b", r"kF8"],
     "`--allowWeightStreaming --sparsity`": [r"--weight-streaming", r"--sparsity"],
     "`--versionCompatible`": [r"--version-compatible"],
     "`--noDataTransfers`": [r"--no-data-transfers"],

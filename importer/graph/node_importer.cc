@@ -10,6 +10,7 @@
 #include "anneal/importer/graph/open_ranks.h"
 #include "anneal/importer/graph/sequences.h"
 #include "anneal/importer/node/attempt.h"
+#include "anneal/importer/onnx/minifloat.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 
@@ -83,6 +84,28 @@ void define_unsupported(const NodeProto& proto, Scope& scope) {
     if (!output.empty()) scope.define(output, {});
 }
 
+// Operators that read floats of 8 and 4 bits, and those that move elements of any type.
+constexpr std::string_view kConverting[] = {"Cast", "CastLike", "DequantizeLinear",
+                                            "QuantizeLinear"};
+constexpr std::string_view kMoving[] = {"Concat",   "Expand",  "Flatten",   "Gather",
+                                        "Identity", "Reshape", "Slice",     "Split",
+                                        "Squeeze",  "Tile",    "Transpose", "Unsqueeze"};
+
+bool is_one_of(const NodeProto& proto, std::span<const std::string_view> names) {
+  return std::ranges::find(names, proto.op_type()) != names.end();
+}
+
+// ONNX's element type of such a float among the inputs that the node cannot read; 0 if none is.
+int32_t unreadable_minifloat(const NodeProto& proto, std::span<const ValueId> inputs,
+                             const Node::Model& model) {
+  if (is_one_of(proto, kConverting) || is_one_of(proto, kMoving)) return 0;
+  for (const ValueId input : inputs)
+    if (const auto found = model.narrow_types.find(input);
+        found != model.narrow_types.end() && minifloat(found->second))
+      return found->second;
+  return 0;
+}
+
 std::vector<std::string> graph_names(const NodeProto& proto, const Scope& scope) {
   std::vector<std::string> names;
   for (const std::string& output : proto.output())
@@ -102,7 +125,7 @@ void NodeImporter::import_initializers(const GraphProto& graph, Scope& scope,
     const auto constant = attempt(
         [&] { return model.graph.add_constant(name, to_tensor(proto, model.folder, model.file)); });
     if (constant) {
-      if (is_sub_byte(proto.data_type())) model.sub_bytes.insert(*constant);
+      if (is_narrow(proto.data_type())) model.narrow_types.emplace(*constant, proto.data_type());
       scope.define(proto.name(), {State::kImported, *constant});
       continue;
     }
@@ -154,6 +177,12 @@ bool NodeImporter::import_outputs(const GraphProto& graph, Scope& scope) {
       complete = false;
       if (known.state == State::kSequence)
         context_.unsupported.add("graph output", scope.prefix + output.name(), "a sequence");
+    } else if (const auto narrow = scope.model->narrow_types.find(known.value);
+               narrow != scope.model->narrow_types.end() && minifloat(narrow->second)) {
+      complete = false;
+      context_.unsupported.add(
+          "graph output", scope.prefix + output.name(),
+          fmt::format("the element type {}: add a Cast to float", onnx_type_name(narrow->second)));
     } else if (is_main &&
                refuse_open_rank(known.value, "graph output", output.name(), "", scope, context_)) {
       complete = false;
@@ -224,12 +253,21 @@ void NodeImporter::import_node(const NodeProto& proto, const std::string& name, 
 
   const auto open_rank = find_open_rank(proto, row, name, inputs, scope, context_);
   if (!open_rank) return define_unsupported(proto, scope);
+  if (const int32_t type = unreadable_minifloat(proto, inputs, *scope.model); type != 0) {
+    unsupported.add(describe(proto, scope.opsets), name,
+                    fmt::format("an input of {}", onnx_type_name(type)));
+    return define_unsupported(proto, scope);
+  }
 
   const auto results = attempt([&] {
     Node node(*scope.model, name, opset_of(proto, scope.opsets), attributes_of(proto, scope),
               std::move(inputs), graph_names(proto, scope));
-    return custom ? imported(import_custom(custom, node), proto, node, scope)
-                  : import_operator(proto, row, node, scope);
+    auto made = custom ? imported(import_custom(custom, node), proto, node, scope)
+                       : import_operator(proto, row, node, scope);
+    if (is_one_of(proto, kMoving) && node.narrow_type(0) != 0)
+      for (const ScopedValue& value : made)
+        if (value.value != ValueId::kNone) node.set_narrow_type(value.value, node.narrow_type(0));
+    return made;
   });
   if (!results) {
     const Error& error = results.error();

@@ -87,9 +87,9 @@ Outputs Node::results(Op op, std::vector<ValueId> inputs) {
   return graph().layer(graph().add(std::move(layer))).outputs;
 }
 
-ValueId Node::result_constant(Tensor tensor, bool is_sub_byte) {
+ValueId Node::result_constant(Tensor tensor, int32_t narrow_type) {
   const ValueId constant = graph().add_constant(output_name(0), std::move(tensor));
-  if (is_sub_byte) model_.sub_bytes.insert(constant);
+  if (narrow_type != 0) set_narrow_type(constant, narrow_type);
   return constant;
 }
 
@@ -102,8 +102,14 @@ ValueId Node::integers_value(const std::vector<int64_t>& values, std::string_vie
   return constant_value(Tensor::of<int64_t>(DataType::kI64, dims, values), suffix);
 }
 
-bool Node::is_sub_byte(int index) const {
-  return has_input(index) && model_.sub_bytes.contains(input(index));
+int32_t Node::narrow_type(int index) const {
+  if (!has_input(index)) return 0;
+  const auto found = model_.narrow_types.find(input(index));
+  return found == model_.narrow_types.end() ? 0 : found->second;
+}
+
+void Node::set_narrow_type(ValueId value, int32_t element_type) {
+  model_.narrow_types[value] = element_type;
 }
 
 bool Node::assume(const std::string& name, bool at_first) {

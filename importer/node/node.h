@@ -34,12 +34,13 @@ class Node : public NodeInputs, public NodeAttributes {
     // Scalars that ONNX has as [1] where the If of that name says so: no operator may distinguish
     // the two.
     std::unordered_map<ValueId, std::string> open_ranks = {};
-    // Constants of 4 or 2 bits, which are i8 or u8 here.
-    std::unordered_set<ValueId> sub_bytes = {};
+    // ONNX's element types of values that have another one here (is_narrow()).
+    std::unordered_map<ValueId, int32_t> narrow_types = {};
     RankChoices* choices = nullptr;  // never null during an import
     std::optional<OpenBatch> batch = {};
     std::shared_ptr<const void> file = {};  // whose memory large constants are
     ValueId iteration = ValueId::kNone;     // in the body of a Loop: its number, i64 without axes
+    bool is_of_pytorch = false;             // its exporter wrote the model
   };
 
   Node(Model& model, std::string name, int opset, std::vector<Attribute> attributes,
@@ -47,8 +48,9 @@ class Node : public NodeInputs, public NodeAttributes {
 
   const std::string& name() const { return name_; }  // never empty
   int opset() const { return opset_; }
-  // Whether ONNX has 4 or 2 bits for each element of a constant input.
-  bool is_sub_byte(int index) const;
+  // ONNX's element type of an input that has another one here (is_narrow()); 0 of others.
+  int32_t narrow_type(int index) const;
+  void set_narrow_type(ValueId value, int32_t element_type);
   // An assumption about a rank that all nodes of the model share, by name: at_first, or the
   // opposite in another attempt of the import.
   bool assume(const std::string& name, bool at_first);
@@ -70,8 +72,8 @@ class Node : public NodeInputs, public NodeAttributes {
   Outputs result_with_epilogue(Op op, std::vector<ValueId> inputs, Program epilogue,
                                const std::vector<ValueId>& further_inputs);
   Outputs results(Op op, std::vector<ValueId> inputs);  // one layer for all outputs
-  // As output 0. is_sub_byte: ONNX has 4 or 2 bits for each element.
-  ValueId result_constant(Tensor tensor, bool is_sub_byte = false);
+  // As output 0. narrow_type: as of inputs.
+  ValueId result_constant(Tensor tensor, int32_t narrow_type = 0);
   ValueId constant_value(Tensor tensor, std::string_view suffix);
   ValueId integers_value(const std::vector<int64_t>& values, std::string_view suffix);
   ValueId sizes_value(const std::vector<Size>& values, std::string_view suffix);
@@ -79,6 +81,7 @@ class Node : public NodeInputs, public NodeAttributes {
   std::optional<int> batch_axis(int x) const;
   bool has_batch(int x) const { return batch_axis(x) == 0; }  // on axis 0
   const std::optional<OpenBatch>& batch() const { return model_.batch; }
+  bool is_of_pytorch() const { return model_.is_of_pytorch; }  // its exporter wrote the model
   // In the body of a Loop, but not in bodies inside it: the number of the iteration; else kNone.
   ValueId iteration() const { return model_.iteration; }
   // Sizes from axis 0 on that the model has for input x: with the open batch where x has it, and

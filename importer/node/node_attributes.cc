@@ -118,15 +118,16 @@ std::optional<std::vector<std::string>> NodeAttributes::find_texts(std::string_v
   return std::vector<std::string>(data->strings().begin(), data->strings().end());
 }
 
-std::optional<Tensor> NodeAttributes::find_tensor(std::string_view name, bool* is_sub_byte) {
+std::optional<Tensor> NodeAttributes::find_tensor(std::string_view name, int32_t* narrow_type) {
   const auto* data = find(name, AttributeProto::TENSOR);
   if (!data) return std::nullopt;
-  const bool packed = anneal::is_sub_byte(data->t().data_type());
-  if (is_sub_byte) *is_sub_byte = packed;
+  const int32_t type = data->t().data_type();
+  if (narrow_type) *narrow_type = is_narrow(type) ? type : 0;
   return with_context([&] { return fmt::format("attribute \"{}\"", name); },
                       [&] {
-                        if (packed && !is_sub_byte)
-                          fail(ErrorCode::kUnsupported, "integers of 4 or 2 bits in an attribute");
+                        if (!narrow_type && is_narrow(type))
+                          fail(ErrorCode::kUnsupported,
+                               fmt::format("{} in an attribute", onnx_type_name(type)));
                         return to_tensor(data->t(), folder_);
                       });
 }

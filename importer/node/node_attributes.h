@@ -46,8 +46,9 @@ class NodeAttributes {
   std::optional<std::vector<int64_t>> find_integers(std::string_view name);
   std::optional<std::vector<float>> find_numbers(std::string_view name);
   std::optional<std::vector<std::string>> find_texts(std::string_view name);
-  // is_sub_byte: set where its elements are integers of 4 or 2 bits; null: those are refused.
-  std::optional<Tensor> find_tensor(std::string_view name, bool* is_sub_byte = nullptr);
+  // narrow_type: where given, set to the element type if that is narrow (is_narrow()), else to 0;
+  // null: narrow types are refused.
+  std::optional<Tensor> find_tensor(std::string_view name, int32_t* narrow_type = nullptr);
   // As an operator from outside gets them. Fails with kUnsupported on graphs, types and sparse
   // tensors.
   std::vector<CustomAttribute> all_attributes();

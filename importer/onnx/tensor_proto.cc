@@ -6,10 +6,12 @@
 #include <cstring>
 #include <limits>
 #include <string_view>
+#include <vector>
 
 #include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/importer/onnx/external_data.h"
+#include "anneal/importer/onnx/minifloat.h"
 #include "anneal/importer/onnx/model_file.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 #include "anneal/importer/onnx/tensor_file.h"
@@ -129,35 +131,54 @@ Tensor from_raw(const std::string& raw, DataType dtype, const Dims& dims, uint64
   return fresh.tensor;
 }
 
-struct SubByteType {
+struct NarrowInteger {
   int bits;
   bool is_signed;
 };
-std::optional<SubByteType> sub_byte_type(int32_t element_type) {
+std::optional<NarrowInteger> narrow_integer(int32_t element_type) {
   switch (element_type) {
     case TensorProto::UINT4:
-      return SubByteType{4, false};
+      return NarrowInteger{4, false};
     case TensorProto::INT4:
-      return SubByteType{4, true};
+      return NarrowInteger{4, true};
     case TensorProto::UINT2:
-      return SubByteType{2, false};
+      return NarrowInteger{2, false};
     case TensorProto::INT2:
-      return SubByteType{2, true};
+      return NarrowInteger{2, true};
     default:
       return std::nullopt;
   }
 }
 
-// packed: u8; the first element is in the low bits.
-Tensor unpacked(const Tensor& packed, SubByteType type, const Dims& dims) {
-  auto fresh = allocate_tensor(type.is_signed ? DataType::kI8 : DataType::kU8, dims);
+int bits_of(int32_t narrow_type) {
+  const auto real = minifloat(narrow_type);
+  return real ? real->bits() : narrow_integer(narrow_type)->bits;
+}
+
+// Calls f(i, code) for each element. packed: u8; the first element is in the low bits.
+template <class F>
+void for_each_code(const Tensor& packed, int bits, size_t count, F&& f) {
   const auto bytes = packed.as<uint8_t>();
-  const auto bits = static_cast<size_t>(type.bits);
-  for (size_t i = 0; i < fresh.data.size(); ++i) {
-    const unsigned code = (bytes[i * bits / 8] >> (i * bits % 8)) & ((1U << bits) - 1);
-    const unsigned sign = type.is_signed ? 1U << (bits - 1) : 0;
-    fresh.data[i] = static_cast<std::byte>((code ^ sign) - sign);
+  const auto width = static_cast<size_t>(bits);
+  for (size_t i = 0; i < count; ++i)
+    f(i, (bytes[i * width / 8] >> (i * width % 8)) & ((1U << width) - 1));
+}
+
+Tensor unpacked(const Tensor& packed, int32_t narrow_type, const Dims& dims) {
+  const int bits = bits_of(narrow_type);
+  auto fresh = allocate_tensor(*dtype_of_constant(narrow_type), dims);
+  if (const auto real = minifloat(narrow_type)) {
+    std::vector<float> numbers;
+    for (unsigned code = 0; code < 1U << bits; ++code) numbers.push_back(real->number(code));
+    auto* to = reinterpret_cast<float*>(fresh.data.data());
+    for_each_code(packed, bits, static_cast<size_t>(fresh.tensor.count()),
+                  [&](size_t i, unsigned code) { to[i] = numbers[code]; });
+    return fresh.tensor;
   }
+  const unsigned sign = narrow_integer(narrow_type)->is_signed ? 1U << (bits - 1) : 0;
+  for_each_code(packed, bits, fresh.data.size(), [&](size_t i, unsigned code) {
+    fresh.data[i] = static_cast<std::byte>((code ^ sign) - sign);
+  });
   return fresh.tensor;
 }
 
@@ -264,12 +285,15 @@ DataType require_dtype(int32_t element_type) {
   fail(ErrorCode::kUnsupported, fmt::format("the element type {}", onnx_type_name(element_type)));
 }
 
-bool is_sub_byte(int32_t element_type) { return sub_byte_type(element_type).has_value(); }
+bool is_narrow(int32_t element_type) {
+  return narrow_integer(element_type) || minifloat(element_type);
+}
 
 std::optional<DataType> dtype_of_constant(int32_t element_type) {
-  const auto sub_byte = sub_byte_type(element_type);
-  if (!sub_byte) return dtype_from_onnx(element_type);
-  return sub_byte->is_signed ? DataType::kI8 : DataType::kU8;
+  if (minifloat(element_type)) return DataType::kF32;
+  const auto integer = narrow_integer(element_type);
+  if (!integer) return dtype_from_onnx(element_type);
+  return integer->is_signed ? DataType::kI8 : DataType::kU8;
 }
 
 namespace {
@@ -293,17 +317,18 @@ Tensor read_tensor(const TensorProto& proto, DataType dtype, const Dims& dims, u
 
 Tensor to_tensor(const TensorProto& proto, const std::string& folder,
                  const std::shared_ptr<const void>& owner) {
-  const auto sub_byte = sub_byte_type(proto.data_type());
-  const DataType dtype = sub_byte ? DataType::kU8 : require_dtype(proto.data_type());
+  const bool narrow = is_narrow(proto.data_type());
+  const DataType dtype = narrow ? DataType::kU8 : require_dtype(proto.data_type());
   if (dtype == DataType::kString) fail(ErrorCode::kUnsupported, "a constant of strings");
   if (proto.has_segment()) fail(ErrorCode::kUnsupported, "a tensor stored in segments");
   Dims dims;
   const uint64_t elements = count_elements(proto, &dims);
-  if (!sub_byte) return read_tensor(proto, dtype, dims, elements, folder, owner);
-  const auto per_byte = static_cast<uint64_t>(8 / sub_byte->bits);
+  if (!narrow) return read_tensor(proto, dtype, dims, elements, folder, owner);
+  const auto per_byte = static_cast<uint64_t>(8 / bits_of(proto.data_type()));
   const uint64_t bytes = elements / per_byte + (elements % per_byte != 0);
   const Dims packed_dims = {static_cast<int64_t>(bytes)};
-  return unpacked(read_tensor(proto, dtype, packed_dims, bytes, folder, owner), *sub_byte, dims);
+  return unpacked(read_tensor(proto, dtype, packed_dims, bytes, folder, owner), proto.data_type(),
+                  dims);
 }
 
 Tensor load_tensor_proto(std::span<const std::byte> bytes, std::string* name) {

@@ -21,13 +21,14 @@ std::string onnx_type_name(int32_t element_type);               // "float8e4m3fn
 // Fails with kUnsupported naming the type, with kInvalidModel if it is undefined.
 DataType require_dtype(int32_t element_type);
 
-// Whether it is an integer of 4 or 2 bits, of which ONNX stores several in a byte.
-bool is_sub_byte(int32_t element_type);
+// Whether tensors have another type here: i8 or u8 for integers of 4 and 2 bits, f32 for floats of
+// 8 and 4 bits. ONNX stores several elements of less than 8 bits in a byte.
+bool is_narrow(int32_t element_type);
 // The type of the tensor that to_tensor() makes from constants of that type.
 std::optional<DataType> dtype_of_constant(int32_t element_type);
 
 // folder: where external data may lie; empty: none is allowed. Nothing is allocated before the data
-// is known to be there. Integers of 4 and 2 bits become i8 or u8. Fails with kInvalidModel or
+// is known to be there. Narrow types become others. Fails with kInvalidModel or
 // kUnsupported; the caller names the tensor. owner: of the proto; large tensors share its memory.
 // Null: none do.
 Tensor to_tensor(const anneal_onnx::TensorProto& proto, const std::string& folder,

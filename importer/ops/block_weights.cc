@@ -224,7 +224,7 @@ class BlockGather {
     codes_ = constant_of(node_, kCodes);
     if (!codes_) node_.unsupported("a table that is not constant");
     if (codes_->count() == 0) node_.unsupported("a table without elements");
-    has_bytes_ = !node_.is_sub_byte(kCodes);
+    has_bytes_ = node_.narrow_type(kCodes) == 0;
     if (has_bytes_) {
       node_.dtype(kCodes, {DataType::kU8});
       if (bits_ != 2 && bits_ != 4 && bits_ != 8)

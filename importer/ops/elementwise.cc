@@ -7,9 +7,11 @@
 #include <string>
 
 #include "anneal/core/dtype_kinds.h"
+#include "anneal/importer/onnx/minifloat.h"
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 #include "anneal/importer/ops/expression.h"
+#include "anneal/importer/ops/quant.h"
 #include "anneal/importer/ops/rows.h"
 
 namespace anneal {
@@ -200,18 +202,23 @@ Outputs import_clip(Node& node) {
 Outputs cast_to(Node& node, DataType dtype) {
   node.dtype(0, kNumbersAndBooleans);
   if (dtype == DataType::kString) node.unsupported("a cast to strings");
-  if (dtype == node.dtype(0)) return same_value(node.input(0));
+  const bool is_same = dtype == node.dtype(0) && node.narrow_type(0) == 0;
+  if (is_same) return same_value(node.input(0));
   return pointwise_result(node, {node.input(0)}, dtype, [&](Expressions in) {
     return dtype == DataType::kBool ? in[0].cast(RegisterType::kBool) : in[0].cast_to(dtype);
   });
 }
 
+Outputs cast_to(Node& node, int32_t element_type) {
+  node.ignore("round_mode");  // of casts to float8e8m0, which are refused
+  const bool saturates = node.flag("saturate", true);
+  if (minifloat(element_type)) return cast_to_minifloat(node, element_type, saturates);
+  return cast_to(node, require_dtype(element_type));
+}
+
 Outputs import_cast(Node& node) {
   node.expect_inputs(1, 1);
-  // Both concern only the 8-bit floats, which are refused.
-  node.ignore("saturate");
-  node.ignore("round_mode");
-  return cast_to(node, require_dtype(static_cast<int32_t>(node.integer("to"))));
+  return cast_to(node, static_cast<int32_t>(node.integer("to")));
 }
 
 Outputs import_bit_cast(Node& node) {
@@ -236,6 +243,7 @@ Outputs import_cast_by_name(Node& node) {
 
 Outputs import_cast_like(Node& node) {
   node.expect_inputs(2, 2);
+  if (const int32_t like = node.narrow_type(1); like != 0) return cast_to(node, like);
   node.ignore("saturate");
   node.ignore("round_mode");
   return cast_to(node, node.dtype(1));

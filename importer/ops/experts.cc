@@ -276,7 +276,7 @@ class Experts {
 
   ProductLayer quantized(ValueId x, const Tensor& codes, const ProductInputs& inputs, int64_t bits,
                          int64_t expert, const std::string& name) {
-    if (codes.dtype() != DataType::kU8 || node_.is_sub_byte(inputs.weights))
+    if (codes.dtype() != DataType::kU8 || node_.narrow_type(inputs.weights) != 0)
       node_.invalid("quantized weights that are not uint8");
     const int64_t columns = codes.dims()[0], inner = codes.dims()[1] * 8 / bits;
     const int64_t block = block_ > 0 ? block_ : inner;

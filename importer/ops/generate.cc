@@ -18,9 +18,9 @@ Outputs import_constant(Node& node) {
   for (const char* strings : {"value_string", "value_strings"})
     if (node.has_attribute(strings)) node.unsupported("a constant of strings");
   if (node.has_attribute("sparse_value")) node.unsupported("a sparse tensor");
-  bool is_sub_byte = false;
-  if (auto tensor = node.find_tensor("value", &is_sub_byte))
-    return {node.result_constant(std::move(*tensor), is_sub_byte)};
+  int32_t narrow_type = 0;
+  if (auto tensor = node.find_tensor("value", &narrow_type))
+    return {node.result_constant(std::move(*tensor), narrow_type)};
   if (node.has_attribute("value_float"))
     return constant(node, tensor_of(DataType::kF32, {}, {node.number("value_float", 0)}));
   if (const auto integer = node.find_integer("value_int"))

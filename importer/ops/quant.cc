@@ -1,11 +1,15 @@
-// 8-bit (and 16-bit) integers with scales: conversions, and products that accumulate in i32.
+// Integers of 8 and 16 bits and floats of 8 and 4 bits with scales: conversions, and products that
+// accumulate in i32.
 #include "anneal/importer/ops/quant.h"
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "anneal/core/dtype_kinds.h"
+#include "anneal/importer/onnx/minifloat.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 #include "anneal/importer/ops/expression.h"
 #include "anneal/importer/ops/rows.h"
@@ -56,41 +60,121 @@ int64_t read_block_size(Node& node) {
   return block_size;
 }
 
-Outputs quantize(Node& node, const Parameters& parameters, std::optional<DataType> wanted) {
+// The largest power of two that is not above |x|, exactly, and 0 for 0: algorithm 3.5 of Rump,
+// Ogita and Oishi, "Accurate floating-point summation, part I" (2008). REQUIRES: an f32 of
+// magnitude below 2^100
+Expression unit_in_the_first_place(Expression x) {
+  const Expression q = x * 0x1.000002p23;
+  return (q - q * (1 - 0x1p-24)).apply(Opcode::kAbs);
+}
+
+Expression within(Expression x, double limit) {
+  return min(max(x, x.number(-limit)), x.number(limit));
+}
+
+// The nearest number of the type, of two the even one. saturates: numbers beyond the largest become
+// it; else infinity, or NaN where the type has none. REQUIRES: a type with a sign and fractions
+Expression rounded_to(Expression x, const Minifloat& type, bool saturates) {
+  const double largest = type.largest(), limit = saturates ? largest : 2 * largest;
+  const Expression near = within(x, limit);
+  const Expression power = max(unit_in_the_first_place(near), near.number(type.least_normal()));
+  // Beside it f32 has the digits that the type has for x: the sum rounds, and the rest is exact.
+  const Expression large = power * std::ldexp(1.5, 23 - type.fraction_bits);
+  const Expression rounded = within((near + large) - large, limit);
+  if (saturates) return rounded;
+  const bool has_infinity = type.specials == Minifloat::Specials::kIeee;
+  const double beyond = has_infinity ? std::numeric_limits<double>::infinity()
+                                     : std::numeric_limits<double>::quiet_NaN();
+  return select(rounded.apply(Opcode::kAbs) <= largest, rounded, rounded * beyond);
+}
+
+// A scale that broadcasts against x: of the tensor, one for each index of `axis`, or for each
+// block_size > 0 elements along it.
+ValueId broadcast_scale(Node& node, ValueId scale, int64_t axis, int64_t block_size) {
+  const Shape shape = node.graph().value(scale).type().shape;
+  if (shape.rank() == 0) return scale;
+  if (block_size > 0) {
+    const Size size = node.shape(0)[static_cast<int>(axis)];
+    if (!size.known()) node.unsupported("blocks along an open size");
+    std::vector<int64_t> blocks(static_cast<size_t>(size.value()));
+    for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int64_t>(i) / block_size;
+    const ValueId indices = node.integers_value(blocks, "blocks");
+    return node.layer(Gather{.axis = axis}, {scale, indices}, "scale_per_element");
+  }
+  std::vector<Size> sizes(static_cast<size_t>(node.rank(0) - axis), Size(1));
+  sizes[0] = shape[0];
+  return reshape(node, scale, sizes, "scale_per_index");
+}
+
+// x / scale as a float of 8 or 4 bits.
+Outputs quantize_to_minifloat(Node& node, const Parameters& parameters, int32_t element_type,
+                              bool saturates) {
+  const Minifloat type = *minifloat(element_type);
+  if (!type.has_sign) node.unsupported("to float8e8m0");
+  const ValueId scale =
+      broadcast_scale(node, parameters.scale, parameters.axis, parameters.block_size);
+  const auto real = [](Expression x) { return x.cast(RegisterType::kF32); };
+  const Outputs made = pointwise_result(
+      node, {node.input(0), scale}, DataType::kF32,
+      [&](Expressions in) { return rounded_to(real(in[0]) / real(in[1]), type, saturates); });
+  node.set_narrow_type(made[0], element_type);
+  return made;
+}
+
+// wanted: ONNX's element type of attribute output_dtype, 0 if there is none.
+Outputs quantize(Node& node, const Parameters& parameters, int32_t wanted) {
   node.expect_inputs(2, 3);
   node.dtype(0, {DataType::kF32, DataType::kF16, DataType::kBF16, DataType::kI32});
   node.dtype(1, kFloats);
-  if (node.is_sub_byte(2)) node.unsupported("to integers of 4 or 2 bits");
+  const bool saturates = node.flag("saturate", true);
   const bool has_zero_point = parameters.zero_point != ValueId::kNone;
-  const DataType dtype =
-      has_zero_point ? node.dtype(2, kQuantized) : wanted.value_or(DataType::kU8);
-  if (wanted && *wanted != dtype) node.invalid("\"output_dtype\" contradicts the zero point");
+  const int32_t narrow = has_zero_point ? node.narrow_type(2) : wanted;
+  if (is_narrow(narrow)) {
+    if (wanted != 0 && wanted != narrow)
+      node.invalid("\"output_dtype\" contradicts the zero point");
+    if (!minifloat(narrow)) node.unsupported("to integers of 4 or 2 bits");
+    return quantize_to_minifloat(node, parameters, narrow, saturates);
+  }
+  const DataType dtype = has_zero_point ? node.dtype(2, kQuantized)
+                         : wanted != 0  ? require_dtype(wanted)
+                                        : DataType::kU8;
+  if (wanted != 0 && require_dtype(wanted) != dtype)
+    node.invalid("\"output_dtype\" contradicts the zero point");
   if (!kQuantized.contains(dtype)) node.unsupported(fmt::format("to {}", to_string(dtype)));
   const Quantize op{.axis = parameters.axis, .block_size = parameters.block_size, .dtype = dtype};
   return node.result(
       op, without_trailing_absent({node.input(0), parameters.scale, parameters.zero_point}));
 }
 
-Outputs import_quantize_per_tensor(Node& node) {
-  return quantize(node, per_tensor(node), std::nullopt);
-}
-Outputs import_quantize_axis(Node& node) {
-  node.ignore("saturate");  // of the 8-bit floats
-  return quantize(node, axis_parameters(node, 0), std::nullopt);
-}
+Outputs import_quantize_per_tensor(Node& node) { return quantize(node, per_tensor(node), 0); }
+Outputs import_quantize_axis(Node& node) { return quantize(node, axis_parameters(node, 0), 0); }
 Outputs import_quantize(Node& node) {
-  node.ignore("saturate");
   const int64_t precision = node.integer("precision", 0);
   if (precision != 0 && require_dtype(static_cast<int32_t>(precision)) != DataType::kF32)
     node.unsupported("a division in another type than float (precision)");
-  const int64_t type = node.integer("output_dtype", 0);
-  std::optional<DataType> wanted;
-  if (type != 0) wanted = require_dtype(static_cast<int32_t>(type));
+  const auto wanted = static_cast<int32_t>(node.integer("output_dtype", 0));
   return quantize(node, axis_parameters(node, read_block_size(node)), wanted);
+}
+
+// x * scale. The zero point of such floats is 0.
+Outputs dequantize_minifloat(Node& node, const Parameters& parameters, DataType dtype) {
+  const ValueId scale =
+      broadcast_scale(node, parameters.scale, parameters.axis, parameters.block_size);
+  return pointwise_result(node, {node.input(0), scale}, dtype,
+                          [](Expressions in) { return in[0] * in[1].cast(RegisterType::kF32); });
 }
 
 Outputs dequantize(Node& node, const Parameters& parameters) {
   node.expect_inputs(2, 3);
+  if (minifloat(node.narrow_type(0))) {
+    const DataType scale = node.dtype(1, kFloats);
+    const auto type = static_cast<int32_t>(node.integer("output_dtype", 0));
+    if (type == 0 && node.narrow_type(1) != 0)
+      node.invalid("scales of float8e8m0 without \"output_dtype\"");
+    const DataType dtype = type == 0 ? scale : require_dtype(type);
+    if (!is_float(dtype)) node.invalid("\"output_dtype\" is no float");
+    return dequantize_minifloat(node, parameters, dtype);
+  }
   node.dtype(0, kQuantized | TypeSet{DataType::kI32});
   node.expect_same_dtype({0, 2});
   const DataType scale = node.dtype(1, kFloats);
@@ -234,6 +318,17 @@ constexpr OpRow kQuantRows[] = {
 };
 
 }  // namespace
+
+Outputs cast_to_minifloat(Node& node, int32_t element_type, bool saturates) {
+  const Minifloat type = *minifloat(element_type);
+  if (!type.has_sign) node.unsupported("a cast to float8e8m0");
+  node.dtype(0, kNumbersAndBooleans);
+  const Outputs made = pointwise_result(node, {node.input(0)}, DataType::kF32, [&](Expressions in) {
+    return rounded_to(in[0].cast(RegisterType::kF32), type, saturates);
+  });
+  node.set_narrow_type(made[0], element_type);
+  return made;
+}
 
 ValueId scalar_if_one(Node& node, int index, std::string_view suffix) {
   const Shape& shape = node.shape(index);

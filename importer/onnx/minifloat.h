@@ -1,0 +1,29 @@
+// Floats of 8 and 4 bits. Tensors of them are f32 here, with the same numbers.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+namespace anneal {
+
+// A sign if there is one, an exponent and a fraction, from the highest bit on.
+struct Minifloat {
+  enum class Specials : uint8_t {
+    kIeee,     // the largest exponent has infinities and NaN
+    kLastNan,  // all bits of exponent and fraction: NaN
+    kZeroNan,  // -0: NaN
+    kNone
+  };
+  int exponent_bits, fraction_bits, bias;
+  Specials specials;
+  bool has_sign = true;
+
+  int bits() const { return (has_sign ? 1 : 0) + exponent_bits + fraction_bits; }
+  float number(unsigned code) const;  // NaN and infinities included. REQUIRES: code < 2^bits()
+  double largest() const;             // of the finite numbers
+  double least_normal() const;        // below it, numbers are as far from each other as above it
+};
+
+// element_type: a number of ONNX's TensorProto.DataType. nullopt: of another type.
+std::optional<Minifloat> minifloat(int32_t element_type);
+
+}  // namespace anneal
