@@ -86,7 +86,7 @@ void define_unsupported(const NodeProto& proto, Scope& scope) {
 
 // Operators that read floats of 8 and 4 bits, and those that move elements of any type.
 constexpr std::string_view kConverting[] = {"Cast", "CastLike", "DequantizeLinear",
-                                            "QuantizeLinear"};
+                                            "QuantizeLinear", "TRT_FP8DequantizeLinear"};
 constexpr std::string_view kMoving[] = {"Concat",   "Expand",  "Flatten",   "Gather",
                                         "Identity", "Reshape", "Slice",     "Split",
                                         "Squeeze",  "Tile",    "Transpose", "Unsqueeze"};

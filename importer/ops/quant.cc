@@ -10,6 +10,7 @@
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/importer/onnx/minifloat.h"
+#include "anneal/importer/onnx/onnx.pb.h"
 #include "anneal/importer/onnx/tensor_proto.h"
 #include "anneal/importer/ops/expression.h"
 #include "anneal/importer/ops/rows.h"
@@ -195,6 +196,11 @@ Outputs import_dequantize(Node& node) {
   return dequantize(node, axis_parameters(node, read_block_size(node)));
 }
 
+// Without a zero point that tells the type, which is always the same.
+Outputs import_trt_quantize(Node& node) {
+  return quantize(node, axis_parameters(node, 0), anneal_onnx::TensorProto::FLOAT8E4M3FN);
+}
+
 // scale = (max(0, x) - min(0, x)) / 255, zero point where 0 falls.
 Outputs import_dynamic_quantize(Node& node) {
   node.expect_inputs(1, 1);
@@ -315,6 +321,8 @@ constexpr OpRow kQuantRows[] = {
     {"", "QuantizeLinear", 21, kLatest, import_quantize},
     {kMicrosoft, "DequantizeLinear", 1, kLatest, import_dequantize_axis},
     {kMicrosoft, "QuantizeLinear", 1, kLatest, import_quantize_axis},
+    {kTensorRt, "TRT_FP8DequantizeLinear", 1, kLatest, import_dequantize_axis},
+    {kTensorRt, "TRT_FP8QuantizeLinear", 1, kLatest, import_trt_quantize},
 };
 
 }  // namespace

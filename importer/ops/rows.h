@@ -13,6 +13,7 @@ inline constexpr int kLatest = 1 << 20;
 inline constexpr int kNewestOpset = 28;
 
 inline constexpr std::string_view kMicrosoft = "com.microsoft";
+inline constexpr std::string_view kTensorRt = "trt";  // of NVIDIA's Model Optimizer
 
 struct OpRow {
   std::string_view domain, name;   // "" is ai.onnx

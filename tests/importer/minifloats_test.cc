@@ -205,6 +205,21 @@ TEST(Minifloats, ScalesMayBeOfEightBits) {
               HasSubstr("float8e8m0 without \"output_dtype\""));
 }
 
+// The operators that NVIDIA's Model Optimizer writes.
+TEST(Minifloats, OperatorsOfTensorRtAreThoseOfE4M3) {
+  const std::vector<float> numbers = {0.3F, 100, -7, 1.7F, 900, -0.001F};
+  const auto got = values_of({{"x", {1}}}, [&](ModelBuilder& m) {
+    m.floats("n", {6}, numbers).floats("scale", {}, {0.7F});
+    m.node("TRT_FP8QuantizeLinear", {"n", "scale"}, {"q"}).set_domain("trt");
+    m.node("TRT_FP8DequantizeLinear", {"q", "scale"}, {"y"}).set_domain("trt");
+  });
+  for (size_t i = 0; i < numbers.size(); ++i)
+    EXPECT_EQ(got[i],
+              static_cast<float>(
+                  nearest(*minifloat(TensorProto::FLOAT8E4M3FN), numbers[i] / 0.7F, true) * 0.7F))
+        << i;
+}
+
 TEST(Minifloats, AreMovedAndThenDequantized) {
   const auto got = values_of({{"x", {1}}}, [](ModelBuilder& m) {
     m.small_integers("w", {2, 2}, TensorProto::FLOAT8E5M2, {0x3C, 0x40, 0x44, 0xBC});
