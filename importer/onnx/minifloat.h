@@ -1,4 +1,4 @@
-// Floats of 8 and 4 bits. Tensors of them are f32 here, with the same numbers.
+// Floats of 8 and 4 bits, whose tensors are f32 here, with the same numbers.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -196,7 +196,7 @@ Outputs import_dequantize(Node& node) {
   return dequantize(node, axis_parameters(node, read_block_size(node)));
 }
 
-// Without a zero point that tells the type, which is always the same.
+// The type is always float8e4m3fn, and there is no zero point.
 Outputs import_trt_quantize(Node& node) {
   return quantize(node, axis_parameters(node, 0), anneal_onnx::TensorProto::FLOAT8E4M3FN);
 }

@@ -7,9 +7,9 @@
 
 namespace anneal {
 
-// The values of f32 that may hold literals or constants of the graph beyond 3.3895e38, as the mask
-// of attention with the lowest number of f32: bf16 would make infinities of them. By way of
-// programs, and of layers that move or select elements.
+// The values of f32 that may hold literals or constants of the graph beyond 3.3895e38, which would
+// be infinite in bf16, as a mask of attention with the lowest number of f32. By way of programs,
+// and of layers that move or select elements.
 std::unordered_set<ValueId> values_beyond_bf16(const Graph& graph);
 std::string why_beyond_bf16(const std::string& name);  // of such a value, for the decisions
 
