@@ -63,7 +63,8 @@ def problems(read, exists, sources):
             lists = [folder for folder in folders if exists(f"{folder}/CMakeLists.txt")]
             if not any(has_word(read(f"{folder}/CMakeLists.txt"), str(Path(path).relative_to(folder))) for folder in lists):
                 yield f"{lists[0]}/CMakeLists.txt: {path} is missing"
-    yield from long_filters(json.loads(read("CMakePresets.json")))
+    if exists("CMakePresets.json"):  # the copies of docs/howto.md have none
+        yield from long_filters(json.loads(read("CMakePresets.json")))
 
 
 def long_filters(presets):
