@@ -92,7 +92,9 @@ constexpr std::string_view kMoving[] = {"Concat",   "Expand",  "Flatten",   "Gat
                                         "Squeeze",  "Tile",    "Transpose", "Unsqueeze"};
 
 bool is_one_of(const NodeProto& proto, std::span<const std::string_view> names) {
-  return std::ranges::find(names, proto.op_type()) != names.end();
+  const std::string domain = canonical_domain(proto.domain());
+  return (domain.empty() || domain == kMicrosoft || domain == kTensorRt) &&
+         std::ranges::find(names, proto.op_type()) != names.end();
 }
 
 // ONNX's element type of such a float among the inputs that the node cannot read; 0 if none is.

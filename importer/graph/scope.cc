@@ -60,7 +60,16 @@ ValueId Scope::capture(ValueId outer_value) {
   if (!is_new) return entry->second;
   const Value& value = graph.value(outer_value);
   const auto& elements = value.fact.elements;
-  if (value.constant) return entry->second = body.add_constant(value.name, *value.constant);
+  const auto& narrow_types = outer->model->narrow_types;
+  const auto keep_narrow_type = [&] {
+    if (const auto narrow = narrow_types.find(outer_value); narrow != narrow_types.end())
+      model->narrow_types.emplace(entry->second, narrow->second);
+    return entry->second;
+  };
+  if (value.constant) {
+    entry->second = body.add_constant(value.name, *value.constant);
+    return keep_narrow_type();
+  }
   if (elements && value.type().dtype == DataType::kI64 && value.type().shape.rank() <= 1 &&
       known_outside(*elements)) {
     const LayerId sizes =
@@ -75,7 +84,7 @@ ValueId Scope::capture(ValueId outer_value) {
   const auto& open_ranks = outer->model->open_ranks;
   if (const auto open = open_ranks.find(outer_value); open != open_ranks.end())
     model->open_ranks.emplace(entry->second, open->second);
-  return entry->second;
+  return keep_narrow_type();
 }
 
 std::string Scope::graph_name(const std::string& output) const {

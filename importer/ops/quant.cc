@@ -97,6 +97,13 @@ ValueId broadcast_scale(Node& node, ValueId scale, int64_t axis, int64_t block_s
   if (block_size > 0) {
     const Size size = node.shape(0)[static_cast<int>(axis)];
     if (!size.known()) node.unsupported("blocks along an open size");
+    const int64_t wanted = (size.value() + block_size - 1) / block_size;
+    for (int i = 0; i < shape.rank(); ++i) {
+      const Size of_x = i == axis ? Size(wanted) : node.shape(0)[i];
+      if (shape[i].known() && of_x.known() && shape[i] != of_x)
+        node.invalid(fmt::format("axis {} of the scale has {} elements, not {}", i,
+                                 shape[i].value(), of_x.value()));
+    }
     std::vector<int64_t> blocks(static_cast<size_t>(size.value()));
     for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int64_t>(i) / block_size;
     const ValueId indices = node.integers_value(blocks, "blocks");

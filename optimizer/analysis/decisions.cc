@@ -1,7 +1,7 @@
 #include "anneal/optimizer/analysis/decisions.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <ranges>
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/op/op_traits.h"
@@ -224,9 +224,31 @@ bool has_decided_output(const Graph& graph, const Layer& layer) {
                              [&](ValueId output) { return is_decided(graph, output); });
 }
 
-bool is_sum_decided(const Graph& graph, const Layer& layer) {
-  return has_decided_output(graph, layer) ||
-         std::ranges::any_of(layer.epilogues, [](const Program& program) {
+DecidedValues::DecidedValues(const Graph& graph)
+    : DecidedValues(graph, [](const Layer&, ValueId) { return false; }) {}
+
+DecidedValues::DecidedValues(const Graph& graph, Carries carries) {
+  // Readers come before what they read.
+  for (const LayerId id : std::views::reverse(graph.order())) {
+    const Layer& layer = graph.layer(id);
+    const bool of_outputs = contains_output(layer), of_result = contains_result(layer);
+    for (const ValueId input : layer.inputs) {
+      if (input == ValueId::kNone || values_.contains(input) ||
+          !is_float(graph.value(input).type().dtype))
+        continue;
+      const Use use = use_of(layer, input);
+      if (use.decides || (use.passes_on && of_outputs) || (of_result && carries(layer, input)))
+        values_.insert(input);
+    }
+  }
+}
+
+bool DecidedValues::contains_output(const Layer& layer) const {
+  return std::ranges::any_of(layer.outputs, [&](ValueId output) { return contains(output); });
+}
+
+bool DecidedValues::contains_result(const Layer& layer) const {
+  return contains_output(layer) || std::ranges::any_of(layer.epilogues, [](const Program& program) {
            return !program.empty() && decides_input(program, 0);
          });
 }

@@ -1,7 +1,9 @@
 // Where a small difference of a number may change a result by a whole step.
 #pragma once
+#include <unordered_set>
 #include <vector>
 
+#include "anneal/core/parallel.h"
 #include "anneal/graph/graph.h"
 
 namespace anneal {
@@ -20,7 +22,24 @@ std::vector<bool> decided_registers(const Program& program, const DecisionOption
 // product, a sum or the end of a body does not count.
 bool is_decided(const Graph& graph, ValueId value);
 bool has_decided_output(const Graph& graph, const Layer& layer);
-// Whether the layer's epilogues or such readers decide by what its op computes.
-bool is_sum_decided(const Graph& graph, const Layer& layer);
+
+// The values of a graph for which is_decided() holds. However far a decision is: is_decided() takes
+// a value with many readers of readers for decided.
+class DecidedValues {
+ public:
+  // carries: whether a decision by the layer's result is one by this input as well, beyond what
+  // is_decided() follows.
+  using Carries = FunctionRef<bool(const Layer& layer, ValueId input)>;
+  explicit DecidedValues(const Graph& graph);
+  DecidedValues(const Graph& graph, Carries carries);
+
+  bool contains(ValueId value) const { return values_.contains(value); }
+  bool contains_output(const Layer& layer) const;
+  // Whether the layer's epilogues or readers of its outputs decide by what its op computes.
+  bool contains_result(const Layer& layer) const;
+
+ private:
+  std::unordered_set<ValueId> values_;
+};
 
 }  // namespace anneal

@@ -6,11 +6,11 @@
 //
 // The last rounding, before the store, stays, and so does one whose result is compared or becomes
 // an integer, here or in a later layer, where a little less may be another number, and one that a
-// Cast of the model asks for
-// (cast_f16): it may be there to cut digits or to overflow. A rounding whose unrounded value is
-// also read stays: fusing never produces that, but x - f16(x) does, which computes the rounding
-// error. Only on targets that compute in that type; for others widen_half has widened it. Changes
-// numerics: results are nearer to those without any rounding. Runs after the fusions.
+// Cast of the model asks for (cast_f16): it may be there to cut digits or to overflow. A rounding
+// whose unrounded value is also read stays: fusing never produces that, but x - f16(x) does, which
+// computes the rounding error. Only on targets that compute in that type; for others widen_half has
+// widened it. Changes numerics: results are nearer to those without any rounding. Runs after the
+// fusions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,9 +38,9 @@ Program with_last_rounding(const Program& program, const NativeHalves& native,
   });
 }
 
-bool drop(Graph& graph, LayerId id, PassRun& run) {
+bool drop(Graph& graph, LayerId id, const DecidedValues& decided, PassRun& run) {
   const std::string name = graph.layer(id).name;
-  const DecisionOptions options = {.by_readers = has_decided_output(graph, graph.layer(id))};
+  const DecisionOptions options = {.by_readers = decided.contains_output(graph.layer(id))};
   if (!rewrite_programs(graph, id, [&](const Program& program) {
         return with_last_rounding(program, run.options.native, options);
       }))
@@ -53,7 +53,12 @@ bool drop(Graph& graph, LayerId id, PassRun& run) {
 
 bool drop_rounding(Graph& graph, PassRun& run) {
   const NativeHalves& native = run.options.native;
-  return (native.f16 || native.bf16) && sweep(graph, run, drop);
+  if (!native.f16 && !native.bf16) return false;
+  const DecidedValues decided(graph);
+  bool changed = false;
+  for (const LayerId id : graph.order())
+    if (run.may_rewrite()) changed |= drop(graph, id, decided, run);
+  return changed;
 }
 
 }  // namespace anneal

@@ -5,10 +5,11 @@
 //
 // Where all elements of w are small multiples of one power of two, as in binarized networks,
 // cellular automata and fixed-point arithmetic, and the sums are rounded to whole numbers or
-// compared, here or by a later layer. If x has such numbers as well, sums in f32 are exact.
-// Winograd's transforms multiply by 1/24 and others, so that its sums are off in their last bits:
-// 2.9999998 in place of 3, which Floor makes 2, and which is not equal to 3. Other weights make
-// sums that are rounded in any order. Exact. Runs last: no later pass changes a convolution.
+// compared, here, by a later layer, or by a later sum of whole numbers. If x has such numbers as
+// well, sums in f32 are exact. Winograd's transforms multiply by 1/24 and others, so that its sums
+// are off in their last bits: 2.9999998 in place of 3, which Floor makes 2, and which is not equal
+// to 3. Other weights make sums that are rounded in any order. Exact. Runs last: no later pass
+// changes a convolution.
 #include <algorithm>
 #include <bit>
 #include <limits>
@@ -22,8 +23,8 @@
 namespace anneal {
 namespace {
 
-constexpr int kMostBits =
-    12;  // of weights: sums of thousands of small numbers times these fit in 24
+// Of weights: sums of thousands of products with small numbers fit in the 24 bits of f32.
+constexpr int kMostBits = 12;
 
 // The places of the highest and the lowest set bit of all numbers.
 class UsedBits {
@@ -62,23 +63,38 @@ bool are_whole_multiples(const Tensor& weights) {
   return used.are_few();
 }
 
-bool keep_sums_exact(Graph& graph, LayerId id, PassRun& run) {
-  const auto* conv = op_as<Conv>(graph, id);
-  if (conv == nullptr || conv->exact_sums) return false;
-  const Layer& layer = graph.layer(id);
-  const Tensor* const weights = graph.constant(layer.inputs[1]);
-  if (weights == nullptr || !are_whole_multiples(*weights) || !is_sum_decided(graph, layer))
+// Whether results of whole numbers are whole multiples as well.
+bool keeps_whole_numbers(const Graph& graph, const Layer& layer, ValueId input) {
+  if (const auto* reduce = std::get_if<Reduce>(&layer.op))
+    return reduce->map.empty() && layer.inputs[0] == input;
+  if (std::holds_alternative<Pool>(layer.op)) return layer.inputs[0] == input;
+  if (!std::holds_alternative<Conv>(layer.op) && !std::holds_alternative<MatMul>(layer.op))
     return false;
-  const std::string name = layer.name;
-  NewLayer exact = copy_of(graph, id);
-  std::get<Conv>(exact.op).exact_sums = true;
-  graph.replace_layer(id, graph.add(std::move(exact)));
-  run.did(name, "sums of whole numbers decide: not by Winograd's algorithm");
-  return true;
+  const size_t data = layer.inputs[0] == input ? 0 : 1;
+  const Tensor* const weights = graph.constant(layer.inputs[1 - data]);
+  return layer.inputs[data] == input && weights != nullptr && are_whole_multiples(*weights);
 }
 
 }  // namespace
 
-bool keep_exact_sums(Graph& graph, PassRun& run) { return sweep(graph, run, keep_sums_exact); }
+bool keep_exact_sums(Graph& graph, PassRun& run) {
+  const DecidedValues decided(graph, [&](const Layer& layer, ValueId input) {
+    return keeps_whole_numbers(graph, layer, input);
+  });
+  bool changed = false;
+  for (const LayerId id : graph.order()) {
+    const auto* conv = op_as<Conv>(graph, id);
+    if (conv == nullptr || conv->exact_sums || !decided.contains_result(graph.layer(id))) continue;
+    const Tensor* const weights = graph.constant(graph.layer(id).inputs[1]);
+    if (weights == nullptr || !are_whole_multiples(*weights) || !run.may_rewrite()) continue;
+    const std::string name = graph.layer(id).name;
+    NewLayer exact = copy_of(graph, id);
+    std::get<Conv>(exact.op).exact_sums = true;
+    graph.replace_layer(id, graph.add(std::move(exact)));
+    run.did(name, "sums of whole numbers decide: not by Winograd's algorithm");
+    changed = true;
+  }
+  return changed;
+}
 
 }  // namespace anneal

@@ -44,7 +44,8 @@ bool moves_only(const Op& op) {
 
 class Widener {
  public:
-  Widener(Graph& graph, PassRun& run) : graph_(graph), run_(run), native_(run.options.native) {}
+  Widener(Graph& graph, PassRun& run)
+      : graph_(graph), run_(run), native_(run.options.native), decided_(graph) {}
 
   bool run() {
     bool changed = false;
@@ -158,7 +159,7 @@ class Widener {
                    .inputs = {},
                    .op_input_count = layer.op_input_count,
                    .origins = layer.origins};
-    const DecisionOptions options = {.by_readers = has_decided_output(graph_, layer)};
+    const DecisionOptions options = {.by_readers = decided_.contains_output(layer)};
     widen_programs(added.op, options);
     for (const ValueId input : layer.inputs) added.inputs.push_back(wide(input));
     for (const Program& program : layer.epilogues)
@@ -177,7 +178,7 @@ class Widener {
       if (is_widened(dtype)) {
         replacement =
             convert(now, dtype, graph_.value(old).name + "/" + std::string(to_string(dtype)));
-        if (moves_only(layer.op) || !is_decided(graph_, old)) wide_[replacement] = now;
+        if (moves_only(layer.op) || !decided_.contains(old)) wide_[replacement] = now;
       }
       graph_.replace_uses(old, replacement);
       graph_.swap_names(old, now);
@@ -189,6 +190,7 @@ class Widener {
   Graph& graph_;
   PassRun& run_;
   const NativeHalves native_;
+  const DecidedValues decided_;
   std::unordered_map<ValueId, ValueId> wide_;  // the f32 value that a half one comes from, or twin
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "anneal/importer/onnx/minifloat.h"
+#include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/importer/same_results.h"
 
 namespace anneal {
@@ -155,6 +156,32 @@ TEST(Minifloats, CastTakesTheNearestAndBack) {
   }
 }
 
+// By the passes and kernels of an engine, with a scale whose reciprocal is no f32.
+TEST(Minifloats, EnginesTakeTheNearest) {
+  constexpr float kScale = 0.37F;
+  for (const int type : kTypes) {
+    SCOPED_TRACE(type);
+    const Minifloat real = *minifloat(type);
+    std::vector<float> numbers = without_nan(hard_numbers(real));
+    for (float& number : numbers) number *= kScale;
+    ModelBuilder model(25);
+    model.input("x", {"N"}).output("y");
+    model.floats("scale", {}, {kScale}).small_integers("zero", {}, type, {0});
+    model.node("QuantizeLinear", {"x", "scale", "zero"}, {"q"});
+    model.node("DequantizeLinear", {"q", "scale", "zero"}, {"y"});
+    const auto engine =
+        testing::engine_of(build(import_bytes(model.bytes(), "").graph, GraphBuildOptions{}));
+    ExecutionContext context(engine);
+    const Dims dims = {static_cast<int64_t>(numbers.size())};
+    const auto got =
+        testing::run(context, *engine, {Tensor::of<float>(DataType::kF32, dims, numbers)});
+    for (size_t i = 0; i < numbers.size(); ++i)
+      EXPECT_EQ(got.at("y")[i],
+                static_cast<float>(nearest(real, numbers[i] / kScale, true)) * kScale)
+          << numbers[i];
+  }
+}
+
 TEST(Minifloats, ScalesAreOfAnAxisOrOfBlocks) {
   const Minifloat type = *minifloat(TensorProto::FLOAT8E4M3FN);
   const std::vector<float> numbers = {0.3F, 100, -7, 1.7F, 900, -0.001F, 33, 2};
@@ -178,6 +205,10 @@ TEST(Minifloats, ScalesAreOfAnAxisOrOfBlocks) {
   expect_scales(quantized({2}, {0.5, 3}, 0, 0), {0.5, 0.5, 0.5, 0.5, 3, 3, 3, 3});
   expect_scales(quantized({4}, {0.5, 3, 2, 4}, 1, 0), {0.5, 3, 2, 4, 0.5, 3, 2, 4});
   expect_scales(quantized({2, 2}, {0.5, 3, 2, 4}, 1, 2), {0.5, 0.5, 3, 3, 2, 2, 4, 4});
+  EXPECT_THAT(error_of([&] {
+                quantized({2, 3}, {1, 1, 1, 1, 1, 1}, 1, 2);
+              }),
+              HasSubstr("axis 1 of the scale has 3 elements, not 2"));
 }
 
 // As NVFP4 and MXFP4 have them: numbers of 4 bits, two in a byte, with scales of 8 bits.
@@ -229,6 +260,29 @@ TEST(Minifloats, AreMovedAndThenDequantized) {
     m.node("DequantizeLinear", {"r", "half"}, {"y"});
   });
   EXPECT_THAT(got, ElementsAre(0.5, 2, 1, -0.5));
+}
+
+TEST(Minifloats, BodiesKnowTheTypesThatTheyCapture) {
+  const auto branches = [](const char* op) {
+    return [op](ModelBuilder& m) {
+      m.small_integers("w", {2}, TensorProto::FLOAT8E5M2, {0x3C, 0xC0}).floats("half", {}, {0.5});
+      m.node("Size", {"x"}, {"n"});
+      set(m.node("Cast", {"n"}, {"c"}), "to", int64_t{TensorProto::BOOL});
+      auto& node = m.node("If", {"c"}, {"y"});
+      for (const char* name : {"then_branch", "else_branch"}) {
+        auto* branch = node.add_attribute();
+        branch->set_name(name);
+        branch->set_type(anneal_onnx::AttributeProto::GRAPH);
+        ModelBuilder::fill(*branch->mutable_g()->add_node(), op, {"w", "half"}, {"r"});
+        branch->mutable_g()->add_output()->set_name("r");
+      }
+    };
+  };
+  EXPECT_THAT(values_of({{"x", {1}}}, branches("DequantizeLinear")), ElementsAre(0.5, -1));
+  EXPECT_THAT(error_of([&] {
+                values_of({{"x", {1}}}, branches("Mul"));
+              }),
+              HasSubstr("an input of float8e5m2"));
 }
 
 TEST(Minifloats, OtherOperatorsAndOutputsAreRefused) {

@@ -87,7 +87,6 @@ TEST(TensorFile, WrongTensors) {
   };
   const Proto none = [](auto&) {};
   const Case cases[] = {
-      {tensor(TensorProto::COMPLEX64, {1}, none), "unsupported: the element type complex64"},
       {tensor(TensorProto::COMPLEX128, {1}, none), "unsupported: the element type complex128"},
       {tensor(TensorProto::COMPLEX64, {1}, none), "unsupported: the element type complex64"},
       {tensor(TensorProto::STRING, {1}, none), "unsupported: a constant of strings"},
