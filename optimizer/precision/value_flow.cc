@@ -1,9 +1,12 @@
 #include "anneal/optimizer/precision/value_flow.h"
 
+#include <algorithm>
+
 #include "anneal/graph/op/op_traits.h"
 #include "anneal/graph/program/program_rules.h"
 
 namespace anneal {
+
 ValueFlow::ValueFlow(const Graph& graph) : graph_(graph) {
   for (const ValueId id : graph.inputs()) input(id);
   for (const LayerId id : graph.order()) add_layer(id);
@@ -105,6 +108,20 @@ void ValueFlow::add_layer(LayerId id) {
       store(result, layer.outputs[output++]);
   }
   of_ops_[id] = std::move(made);
+}
+
+bool ValueFlow::is_norm(int node) const {
+  constexpr int kDepth = 8;  // an epsilon, a factor, a clamp, a reciprocal
+  const auto find = [&](const auto& self, int number, int depth) -> bool {
+    const FlowNode& of = (*this)[number];
+    if (of.kind == FlowNode::Kind::kOp)
+      return std::holds_alternative<Reduce>(graph_.layer(of.layer).op);
+    if (of.kind != FlowNode::Kind::kInstruction || depth == 0) return false;
+    return of.one.opcode == Opcode::kSqrt || std::ranges::any_of(of.operands, [&](int operand) {
+             return operand >= 0 && self(self, operand, depth - 1);
+           });
+  };
+  return find(find, node, kDepth);
 }
 
 }  // namespace anneal

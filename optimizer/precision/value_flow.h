@@ -36,6 +36,9 @@ class ValueFlow {
   const FlowNode& operator[](int node) const { return nodes_[static_cast<size_t>(node)]; }
   int of(ValueId value) const;                      // -1: no such value
   std::span<const int> of_op(LayerId layer) const;  // results before epilogues; none of Pointwise
+  // Whether it is computed from a root or a reduction, a few instructions back: a norm, a standard
+  // deviation, a mean of magnitudes.
+  bool is_norm(int node) const;
 
  private:
   int add(FlowNode node);

@@ -18,8 +18,6 @@ constexpr double kOrdinary = 256;
 constexpr double kLittleGrowth = 16;
 // Passes over a body until what it carries no longer grows, as sums with decay do.
 constexpr int kMostPasses = 6;
-// Instructions between a norm and the quotient by it: an epsilon, a factor, a clamp, a reciprocal.
-constexpr int kNormDepth = 8;
 
 // The largest size that an axis may have.
 double most_at(const Graph& graph, const Shape& shape, int64_t axis) {
@@ -150,18 +148,6 @@ class FactFinder {
     return factor(node.operands[0]) == factor(node.operands[1]);
   }
 
-  // Whether it is computed from a root or a statistic over elements: a norm, a standard deviation,
-  // a mean of magnitudes, mostly of what is divided.
-  bool is_norm(int number, int depth) const {
-    const FlowNode& node = flow_[number];
-    if (node.kind == FlowNode::Kind::kOp)
-      return std::holds_alternative<Reduce>(graph_.layer(node.layer).op);
-    if (node.kind != FlowNode::Kind::kInstruction || depth == 0) return false;
-    if (node.one.opcode == Opcode::kSqrt) return true;
-    return std::ranges::any_of(
-        node.operands, [&](int operand) { return operand >= 0 && is_norm(operand, depth - 1); });
-  }
-
   NodeFacts instruction(const FlowNode& node) const {
     const Instruction& one = node.one;
     NodeFacts facts = joined(node);
@@ -204,7 +190,7 @@ class FactFinder {
       case Opcode::kDiv: {
         // A norm grows with what it divides. Another divisor may be as small as its range allows,
         // as a gate or a distance plus an epsilon.
-        if (!is_constant(node.operands[1]) && is_norm(node.operands[1], kNormDepth)) {
+        if (!is_constant(node.operands[1]) && flow_.is_norm(node.operands[1])) {
           facts.expected = operand(node, 0).expected;
           break;
         }
