@@ -55,8 +55,9 @@ void give_pages_back(std::span<const std::byte> bytes, const std::shared_ptr<con
   const auto at = reinterpret_cast<uintptr_t>(bytes.data());
   const uintptr_t begin = (at + page - 1) / page * page;
   const uintptr_t end = (at + bytes.size()) / page * page;
-  // Only advice: a system that ignores it keeps the pages.
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  if (begin >= end) return;
+  auto* const first = const_cast<std::byte*>(bytes.data()) + (begin - at);
+  madvise(first, end - begin, MADV_DONTNEED);  // advice: a system that ignores it keeps the pages
 }
 
 class Descriptor {

@@ -122,7 +122,7 @@ Outputs quantize_to_minifloat(Node& node, const Parameters& parameters, int32_t 
   const ValueId scale =
       broadcast_scale(node, parameters.scale, parameters.axis, parameters.block_size);
   const auto real = [](Expression x) { return x.cast(RegisterType::kF32); };
-  const Outputs made = pointwise_result(
+  Outputs made = pointwise_result(
       node, {node.input(0), scale}, DataType::kF32,
       [&](Expressions in) { return rounded_to(real(in[0]) / real(in[1]), type, saturates); });
   node.set_narrow_type(made[0], element_type);
@@ -338,7 +338,7 @@ Outputs cast_to_minifloat(Node& node, int32_t element_type, bool saturates) {
   const Minifloat type = *minifloat(element_type);
   if (!type.has_sign) node.unsupported("a cast to float8e8m0");
   node.dtype(0, kNumbersAndBooleans);
-  const Outputs made = pointwise_result(node, {node.input(0)}, DataType::kF32, [&](Expressions in) {
+  Outputs made = pointwise_result(node, {node.input(0)}, DataType::kF32, [&](Expressions in) {
     return rounded_to(in[0].cast(RegisterType::kF32), type, saturates);
   });
   node.set_narrow_type(made[0], element_type);

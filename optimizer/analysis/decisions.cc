@@ -1,7 +1,7 @@
 #include "anneal/optimizer/analysis/decisions.h"
 
 #include <algorithm>
-#include <ranges>
+#include <vector>
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/op/op_traits.h"
@@ -229,8 +229,9 @@ DecidedValues::DecidedValues(const Graph& graph)
 
 DecidedValues::DecidedValues(const Graph& graph, Carries carries) {
   // Readers come before what they read.
-  for (const LayerId id : std::views::reverse(graph.order())) {
-    const Layer& layer = graph.layer(id);
+  const std::vector<LayerId> order = graph.order();
+  for (auto at = order.rbegin(); at != order.rend(); ++at) {
+    const Layer& layer = graph.layer(*at);
     const bool of_outputs = contains_output(layer), of_result = contains_result(layer);
     for (const ValueId input : layer.inputs) {
       if (input == ValueId::kNone || values_.contains(input) ||
