@@ -97,7 +97,10 @@ ValueId broadcast_scale(Node& node, ValueId scale, int64_t axis, int64_t block_s
   if (block_size > 0) {
     const Size size = node.shape(0)[static_cast<int>(axis)];
     if (!size.known()) node.unsupported("blocks along an open size");
-    const int64_t wanted = (size.value() + block_size - 1) / block_size;
+    constexpr int64_t kMost = int64_t{1} << 30;  // each takes an index of 8 bytes
+    if (size.value() > kMost)
+      node.unsupported(fmt::format("blocks along an axis of {} elements", size.value()));
+    const int64_t wanted = size.value() / block_size + (size.value() % block_size != 0 ? 1 : 0);
     for (int i = 0; i < shape.rank(); ++i) {
       const Size of_x = i == axis ? Size(wanted) : node.shape(0)[i];
       if (shape[i].known() && of_x.known() && shape[i] != of_x)
@@ -178,7 +181,8 @@ Outputs dequantize(Node& node, const Parameters& parameters) {
     const DataType scale = node.dtype(1, kFloats);
     const auto type = static_cast<int32_t>(node.integer("output_dtype", 0));
     if (type == 0 && node.narrow_type(1) != 0)
-      node.invalid("scales of float8e8m0 without \"output_dtype\"");
+      node.invalid(fmt::format("scales of {} without \"output_dtype\"",
+                               onnx_type_name(node.narrow_type(1))));
     const DataType dtype = type == 0 ? scale : require_dtype(type);
     if (!is_float(dtype)) node.invalid("\"output_dtype\" is no float");
     return dequantize_minifloat(node, parameters, dtype);

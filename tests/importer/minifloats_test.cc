@@ -209,6 +209,10 @@ TEST(Minifloats, ScalesAreOfAnAxisOrOfBlocks) {
                 quantized({2, 3}, {1, 1, 1, 1, 1, 1}, 1, 2);
               }),
               HasSubstr("axis 1 of the scale has 3 elements, not 2"));
+  EXPECT_THAT(error_of([&] {
+                quantized({2, 2}, {1, 1, 1, 1}, 1, INT64_MAX);
+              }),
+              HasSubstr("axis 1 of the scale has 2 elements, not 1"));
 }
 
 // As NVFP4 and MXFP4 have them: numbers of 4 bits, two in a byte, with scales of 8 bits.
