@@ -1,9 +1,13 @@
 # cmake -DOUT=file.cc -DFUNCTION=texts -DFILES="a.h;b.h" -P embed_text.cmake: a C++ file that defines
-# anneal::cuda::texts(), the name and the text of each file.
+# anneal::cuda::texts(), the name and the text of each file: its lines without indentation and
+# without comments that fill a line, which libraries need not hold.
 set(rows "")
 foreach(file ${FILES})
   get_filename_component(name ${file} NAME)
   file(READ ${file} text)
+  string(REGEX REPLACE "\n[ ]+" "\n" text "\n${text}")
+  string(REGEX REPLACE "\n//[^\n]*" "\n" text "${text}")
+  string(SUBSTRING "${text}" 1 -1 text)
   # A string literal may hold 65536 characters.
   string(LENGTH "${text}" length)
   set(parts "")

@@ -2,23 +2,40 @@
 #include <algorithm>
 #include <numeric>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/reference/reference.h"
 
 namespace anneal::cpu {
 namespace {
 
-// Calls f(offset) for each element that is not 0, with coordinates, in row-major order.
+// Calls f(coordinates) for each element of this size whose bits are not 0, in row-major order.
+template <class Bits, class F>
+void for_bits(const TensorView& x, F f) {
+  auto counted = static_cast<Bits>(~Bits{0});
+  if (is_float(x.dtype)) counted = static_cast<Bits>(counted >> 1);  // -0 is 0
+  const auto* const data = reinterpret_cast<const Bits*>(x.data);
+  Dims at = Dims::filled(x.dims.rank(), 0);
+  const Walk<1> walk(x.dims, {x.strides});
+  walk.for_elements([&](const auto& offset) {
+    if ((data[offset[0]] & counted) != 0) f(static_cast<const Dims&>(at));
+    advance(at, x.dims);
+  });
+}
+
+// The same for each element that is not 0.
 template <class F>
 void for_nonzero(const TensorView& x, F f) {
-  visit_dtype(x.dtype, [&]<class E>(E) {
-    Dims at = Dims::filled(x.dims.rank(), 0);
-    const Walk<1> walk(x.dims, {x.strides});
-    walk.for_elements([&](const auto& offset) {
-      if (E::load(x.data, offset[0]) != typename E::Acc{}) f(static_cast<const Dims&>(at));
-      advance(at, x.dims);
-    });
-  });
+  switch (size_of(x.dtype)) {
+    case 1:
+      return for_bits<uint8_t>(x, f);
+    case 2:
+      return for_bits<uint16_t>(x, f);
+    case 4:
+      return for_bits<uint32_t>(x, f);
+    default:
+      return for_bits<uint64_t>(x, f);
+  }
 }
 
 std::unique_ptr<DataDependentDims> find_nonzero(const NonZero&, std::span<const TensorView> inputs,
