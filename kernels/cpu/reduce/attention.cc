@@ -3,7 +3,9 @@
 // For each batch and head of k: k^T and v are packed into panels. For each block of rows: all their
 // scores, the score's program, exponentials in place, and their product with v, which is divided by
 // the sums at the end. A block of scores stays in the second-level cache. A few rows that share a
-// head of k, as those of a decoder's next token, read k and v where they lie, once (few_rows.h).
+// head of k, as those of a decoder's next token, read k and v where they lie, once (few_rows.h). If
+// there are fewer heads of k than threads, these share the keys, then the rows, then the columns of
+// v: each number is computed as by one thread.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -28,6 +30,9 @@ constexpr int64_t kScoreBytes = 192 << 10;  // of a block
 constexpr int64_t kMostRowTiles = 4;
 constexpr int64_t kLanes = 512;                   // of scores that meet v at a time
 constexpr int64_t kFewRows = 2 * FewRows::kMost;  // more of them are faster on register tiles
+// Of few rows whose group several threads share: what is worth a wait for all of them.
+constexpr int64_t kSharedKeys = 256;    // keys for one thread, at least
+constexpr int64_t kSharedColumns = 16;  // columns of v likewise: a line of a cache
 
 struct PreparedAttention final : PreparedKernel {
   TapeSpace score, output;
@@ -36,9 +41,11 @@ struct PreparedAttention final : PreparedKernel {
   int64_t pitch = 0;                              // of a row of scores, elements
   int64_t block_rows = 1, blocks = 1, parts = 1;  // blocks of a group, in `parts` parts
   bool has_few_rows = false;
+  // Of few rows: parts of the keys, and of v's columns, of a group; 1: a thread has whole groups.
+  int64_t key_parts = 1, column_parts = 1;
   bool q_is_direct = false, y_is_direct = false;
   PackLayout k_layout, v_layout;
-  // Byte offsets: of a group's packed v, and within a thread's part.
+  // Byte offsets: of a group's packed v, or scores and results, and within a thread's part.
   size_t group_bytes = 0, packed_at = 0, q_at = 0, scores_at = 0, result_at = 0, sums_at = 0,
          tape_at = 0, part_bytes = 0, parts_at = 0;
 };
@@ -94,7 +101,14 @@ class PackedAttention final : public Kernel {
     p.y_is_direct = epilogue_.is_copy() && y.strides[3] == 1;
     // Whatever the number of threads: results do not depend on it.
     p.has_few_rows = p.group_rows <= kFewRows && reads_where_they_lie(inputs);
-    if (p.has_few_rows) p.parts = 1, p.q_is_direct = true;
+    if (p.has_few_rows) {
+      p.parts = 1, p.q_is_direct = true;
+      if (items < threads && p.keys >= 2 * kSharedKeys) {
+        const int64_t wanted = ceil_div(threads, items);
+        p.key_parts = std::min(wanted, p.keys / kSharedKeys);
+        p.column_parts = std::min(wanted, p.width / kSharedColumns);
+      }
+    }
     lay_out(p, threads);
     return made;
   }
@@ -103,11 +117,7 @@ class PackedAttention final : public Kernel {
     const auto& p = static_cast<const PreparedAttention&>(*args.prepared);
     if (p.output.rows() * p.output.columns() == 0) return;
     const int64_t groups = p.batches * p.groups;
-    if (p.has_few_rows)
-      return args.team.for_ranges(groups, 1, [&](int64_t begin, int64_t end) {
-        std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
-        for (int64_t group = begin; group < end; ++group) run_few_rows(p, args, group, part);
-      });
+    if (p.has_few_rows) return p.key_parts > 1 ? share_few_rows(p, args) : run_few_rows(p, args);
     if (p.parts == 1) {
       args.team.for_ranges(groups, 1, [&](int64_t begin, int64_t end) {
         std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
@@ -161,18 +171,35 @@ class PackedAttention final : public Kernel {
 
   void lay_out(PreparedAttention& p, int threads) const {
     const auto rows = static_cast<size_t>(p.has_few_rows ? p.group_rows : p.block_rows);
-    p.group_bytes = p.has_few_rows ? 0 : p.k_layout.bytes() + p.v_layout.bytes();
+    if (p.has_few_rows) return lay_out_few_rows(p, rows, threads);
+    p.group_bytes = p.k_layout.bytes() + p.v_layout.bytes();
     p.q_at = p.parts == 1 ? p.group_bytes : 0;
     p.scores_at =
         p.q_at + (p.q_is_direct ? 0 : cache_aligned(rows * static_cast<size_t>(q_pitch(p))));
     p.result_at = p.scores_at + cache_aligned(rows * static_cast<size_t>(p.pitch) * 4);
     const auto width = static_cast<size_t>(p.v_layout.padded_columns());
-    const bool has_result = !p.y_is_direct || p.has_few_rows;
-    p.sums_at = p.result_at + (has_result ? cache_aligned(rows * width * 4) : 0);
+    p.sums_at = p.result_at + (p.y_is_direct ? 0 : cache_aligned(rows * width * 4));
     p.tape_at = p.sums_at + cache_aligned(rows * 4);
-    p.part_bytes = cache_aligned(
-        p.tape_at + std::max(epilogue_.scratch_bytes(), score_ ? score_->scratch_bytes() : 0));
+    p.part_bytes = cache_aligned(p.tape_at + scratch_bytes());
     p.parts_at = p.parts == 1 ? 0 : p.group_bytes * static_cast<size_t>(p.batches * p.groups);
+    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
+  }
+
+  size_t scratch_bytes() const {
+    return std::max(epilogue_.scratch_bytes(), score_ ? score_->scratch_bytes() : 0);
+  }
+
+  // Scores, results and sums of a group lie in a thread's part, or in the group's if threads share
+  // it.
+  void lay_out_few_rows(PreparedAttention& p, size_t rows, int threads) const {
+    p.result_at = cache_aligned(rows * static_cast<size_t>(p.pitch) * 4);
+    p.sums_at = p.result_at + cache_aligned(rows * static_cast<size_t>(p.width) * 4);
+    const size_t own = p.sums_at + cache_aligned(rows * 4);
+    const bool is_shared = p.key_parts > 1;
+    p.group_bytes = is_shared ? own : 0;
+    p.tape_at = is_shared ? 0 : own;
+    p.parts_at = p.group_bytes * static_cast<size_t>(p.batches * p.groups);
+    p.part_bytes = cache_aligned(p.tape_at + scratch_bytes());
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
   }
 
@@ -285,51 +312,126 @@ class PackedAttention final : public Kernel {
     p.score.run(run_tape_, *score_, operands, {row, rows, 0, p.keys}, scratch);
   }
 
-  // All rows that share a head of k.
-  void run_few_rows(const PreparedAttention& p, const LaunchArgs& args, int64_t group,
-                    std::byte* memory) const {
-    const TensorView &q = args.inputs[0], &k = args.inputs[1], &v = args.inputs[2],
-                     &y = args.outputs[0];
-    const int64_t batch = group / p.groups, heads = p.heads / p.groups;
-    const int64_t first_head = group % p.groups * heads;
-    const auto of_head = [&](const TensorView& view, int64_t head) {
-      return view.as<float>() + batch * view.strides[0] + head * view.strides[1];
-    };
-    const auto row_of = [&](const TensorView& view, int64_t row) {
-      return of_head(view, first_head + row / p.queries) + row % p.queries * view.strides[2];
-    };
-    auto* const scores = reinterpret_cast<float*>(memory + p.scores_at);
-    auto* const results = reinterpret_cast<float*>(memory + p.result_at);
-    const float* rows[FewRows::kMost];
-    for (int64_t row = 0; row < p.group_rows; row += FewRows::kMost) {
-      const auto count = static_cast<int>(std::min<int64_t>(FewRows::kMost, p.group_rows - row));
-      for (int i = 0; i < count; ++i) rows[i] = row_of(q, row + i);
-      few_.scores(of_head(k, group % p.groups), k.strides[2], p.keys, p.depth, rows, count,
-                  scores + row * p.pitch, p.pitch);
+  // All rows that share a head of k, their scores and results.
+  struct FewRowsGroup {
+    const PreparedAttention& p;
+    const LaunchArgs& args;
+    int64_t batch, heads, first_head, head_of_k;
+    float *scores, *results, *sums;
+
+    FewRowsGroup(const PreparedAttention& prepared, const LaunchArgs& launched, int64_t group,
+                 std::byte* memory)
+        : p(prepared),
+          args(launched),
+          batch(group / p.groups),
+          heads(p.heads / p.groups),
+          first_head(group % p.groups * heads),
+          head_of_k(group % p.groups),
+          scores(reinterpret_cast<float*>(memory)),
+          results(reinterpret_cast<float*>(memory + p.result_at)),
+          sums(reinterpret_cast<float*>(memory + p.sums_at)) {}
+
+    const float* head(const TensorView& view) const {
+      return view.as<float>() + batch * view.strides[0] + head_of_k * view.strides[1];
     }
-    float sums[kFewRows];
-    for (int64_t head = 0; head < heads; ++head) {
-      float* const of_rows = scores + head * p.queries * p.pitch;
-      if (score_ && p.keys > 0)
-        run_score(p, args, batch * p.heads + first_head + head, 0, p.queries,
-                  reinterpret_cast<std::byte*>(of_rows), memory + p.tape_at);
-      for (int64_t i = 0; i < p.queries; ++i)
-        sums[head * p.queries + i] = exponentials(p, of_rows + i * p.pitch);
+    float* row(const TensorView& view, int64_t row) const {
+      return view.as<float>() + batch * view.strides[0] +
+             (first_head + row / p.queries) * view.strides[1] + row % p.queries * view.strides[2];
     }
-    for (int64_t row = 0; row < p.group_rows; row += FewRows::kMost) {
-      const auto count = static_cast<int>(std::min<int64_t>(FewRows::kMost, p.group_rows - row));
-      few_.sums(of_head(v, group % p.groups), v.strides[2], p.keys, p.width, scores + row * p.pitch,
-                p.pitch, count, results + row * p.width);
+    // Calls f(first row, count) for as many rows as FewRows takes at a time.
+    template <class F>
+    void for_rows(F f) const {
+      for (int64_t row = 0; row < p.group_rows; row += FewRows::kMost)
+        f(row, static_cast<int>(std::min<int64_t>(FewRows::kMost, p.group_rows - row)));
     }
+  };
+
+  void score_keys(const FewRowsGroup& g, int64_t begin, int64_t end) const {
+    const PreparedAttention& p = g.p;
+    const TensorView &q = g.args.inputs[0], &k = g.args.inputs[1];
+    g.for_rows([&](int64_t row, int count) {
+      const float* rows[FewRows::kMost];
+      for (int i = 0; i < count; ++i) rows[i] = g.row(q, row + i);
+      few_.scores(g.head(k) + begin * k.strides[2], k.strides[2], end - begin, p.depth, rows, count,
+                  g.scores + row * p.pitch + begin, p.pitch);
+    });
+  }
+
+  // head: of those of the group.
+  void weigh_head(const FewRowsGroup& g, int64_t head, std::byte* scratch) const {
+    const PreparedAttention& p = g.p;
+    float* const of_rows = g.scores + head * p.queries * p.pitch;
+    if (score_ && p.keys > 0)
+      run_score(p, g.args, g.batch * p.heads + g.first_head + head, 0, p.queries,
+                reinterpret_cast<std::byte*>(of_rows), scratch);
+    for (int64_t i = 0; i < p.queries; ++i)
+      g.sums[head * p.queries + i] = exponentials(p, of_rows + i * p.pitch);
+  }
+
+  // Columns of v, and of the rows' results.
+  void sum_values(const FewRowsGroup& g, int64_t begin, int64_t end) const {
+    const PreparedAttention& p = g.p;
+    const TensorView &v = g.args.inputs[2], &y = g.args.outputs[0];
+    g.for_rows([&](int64_t row, int count) {
+      few_.sums(g.head(v) + begin, v.strides[2], p.keys, end - begin, g.scores + row * p.pitch,
+                p.pitch, count, g.results + row * p.width + begin, p.width);
+    });
     for (int64_t row = 0; row < p.group_rows; ++row) {
-      float* const line = results + row * p.width;
-      loops_.map_row(Map::kAffine, line, p.width, 0, sums[row], 0,
-                     p.y_is_direct ? row_of(y, row) : line);
+      float* const line = g.results + row * p.width;
+      float* const to = p.y_is_direct ? g.row(y, row) : line;
+      loops_.map_row(Map::kAffine, line + begin, end - begin, 0, g.sums[row], 0, to + begin);
     }
-    for (int64_t head = 0; head < heads && !p.y_is_direct; ++head)
-      epilogue_.run(p.output, args, {results + head * p.queries * p.width, p.width},
-                    {(batch * p.heads + first_head + head) * p.queries, p.queries, 0, p.width},
-                    memory + p.tape_at);
+  }
+
+  void finish_few_rows(const FewRowsGroup& g, std::byte* scratch) const {
+    const PreparedAttention& p = g.p;
+    for (int64_t head = 0; head < g.heads && !p.y_is_direct; ++head)
+      epilogue_.run(p.output, g.args, {g.results + head * p.queries * p.width, p.width},
+                    {(g.batch * p.heads + g.first_head + head) * p.queries, p.queries, 0, p.width},
+                    scratch);
+  }
+
+  // A thread has whole groups.
+  void run_few_rows(const PreparedAttention& p, const LaunchArgs& args) const {
+    args.team.for_ranges(p.batches * p.groups, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+      for (int64_t group = begin; group < end; ++group) {
+        const FewRowsGroup g(p, args, group, part);
+        score_keys(g, 0, p.keys);
+        for (int64_t head = 0; head < g.heads; ++head) weigh_head(g, head, part + p.tape_at);
+        sum_values(g, 0, p.width);
+        finish_few_rows(g, part + p.tape_at);
+      }
+    });
+  }
+
+  // Threads share groups.
+  void share_few_rows(const PreparedAttention& p, const LaunchArgs& args) const {
+    const int64_t groups = p.batches * p.groups;
+    // step(group, number of `each`, scratch)
+    const auto for_parts_of_groups = [&](int64_t each, const auto& step) {
+      args.team.for_ranges(groups * each, 1, [&](int64_t begin, int64_t end) {
+        std::byte* const scratch = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+        for (int64_t i = begin; i < end; ++i)
+          step(FewRowsGroup(p, args, i / each, packed_of(p, args, i / each)), i % each, scratch);
+      });
+    };
+    for_parts_of_groups(p.key_parts, [&](const FewRowsGroup& g, int64_t part, std::byte*) {
+      score_keys(g, part * p.keys / p.key_parts, (part + 1) * p.keys / p.key_parts);
+    });
+    for_parts_of_groups(p.heads / p.groups,
+                        [&](const FewRowsGroup& g, int64_t head, std::byte* scratch) {
+                          weigh_head(g, head, scratch);
+                        });
+    const int64_t lines = p.width / kSharedColumns;
+    for_parts_of_groups(p.column_parts, [&](const FewRowsGroup& g, int64_t part, std::byte*) {
+      sum_values(g, part * lines / p.column_parts * kSharedColumns,
+                 (part + 1) * lines / p.column_parts * kSharedColumns);
+    });
+    if (!p.y_is_direct)
+      for_parts_of_groups(1, [&](const FewRowsGroup& g, int64_t, std::byte* scratch) {
+        finish_few_rows(g, scratch);
+      });
   }
 
   // A row of scores becomes exponentials; what to multiply with in the end.

@@ -47,7 +47,7 @@ void scores_of(const float* k, int64_t stride, int64_t keys, int64_t depth,
 // kVectors of columns of v.
 template <int kRows, int kVectors>
 void sums_of(const float* v, int64_t stride, int64_t keys, const float* weights, int64_t pitch,
-             float* y, int64_t width) {
+             float* y, int64_t y_pitch) {
   Vector sums[kRows][kVectors];
 #pragma GCC unroll 4
   for (int row = 0; row < kRows; ++row)
@@ -68,18 +68,19 @@ void sums_of(const float* v, int64_t stride, int64_t keys, const float* weights,
 #pragma GCC unroll 4
   for (int row = 0; row < kRows; ++row)
 #pragma GCC unroll 4
-    for (int i = 0; i < kVectors; ++i) hn::StoreU(sums[row][i], D(), y + row * width + i * kLanes);
+    for (int i = 0; i < kVectors; ++i)
+      hn::StoreU(sums[row][i], D(), y + row * y_pitch + i * kLanes);
 }
 
 template <int kRows>
 void all_sums(const float* v, int64_t stride, int64_t keys, int64_t width, const float* weights,
-              int64_t pitch, float* y) {
+              int64_t pitch, float* y, int64_t y_pitch) {
   constexpr int kVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
   int64_t column = 0;
   for (; column + kVectors * kLanes <= width; column += kVectors * kLanes)
-    sums_of<kRows, kVectors>(v + column, stride, keys, weights, pitch, y + column, width);
+    sums_of<kRows, kVectors>(v + column, stride, keys, weights, pitch, y + column, y_pitch);
   for (; column < width; column += kLanes)
-    sums_of<kRows, 1>(v + column, stride, keys, weights, pitch, y + column, width);
+    sums_of<kRows, 1>(v + column, stride, keys, weights, pitch, y + column, y_pitch);
 }
 
 }  // namespace
@@ -99,16 +100,16 @@ void few_scores(const float* k, int64_t stride, int64_t keys, int64_t depth,
 }
 
 void few_sums(const float* v, int64_t stride, int64_t keys, int64_t width, const float* weights,
-              int64_t pitch, int count, float* y) {
+              int64_t pitch, int count, float* y, int64_t y_pitch) {
   switch (count) {
     case 1:
-      return all_sums<1>(v, stride, keys, width, weights, pitch, y);
+      return all_sums<1>(v, stride, keys, width, weights, pitch, y, y_pitch);
     case 2:
-      return all_sums<2>(v, stride, keys, width, weights, pitch, y);
+      return all_sums<2>(v, stride, keys, width, weights, pitch, y, y_pitch);
     case 3:
-      return all_sums<3>(v, stride, keys, width, weights, pitch, y);
+      return all_sums<3>(v, stride, keys, width, weights, pitch, y, y_pitch);
     default:
-      return all_sums<4>(v, stride, keys, width, weights, pitch, y);
+      return all_sums<4>(v, stride, keys, width, weights, pitch, y, y_pitch);
   }
 }
 

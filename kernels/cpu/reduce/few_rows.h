@@ -14,9 +14,10 @@ struct FewRows {
   // one row of k to the next.
   void (*scores)(const float* k, int64_t stride, int64_t keys, int64_t depth,
                  const float* const* rows, int count, float* scores, int64_t pitch);
-  // y[row * width + i] = sum of weights[row * pitch + key] * v[key][i], in the order of the keys.
+  // y[row * y_pitch + i] = sum of weights[row * pitch + key] * v[key][i], in the order of the keys,
+  // for i < width.
   void (*sums)(const float* v, int64_t stride, int64_t keys, int64_t width, const float* weights,
-               int64_t pitch, int count, float* y);
+               int64_t pitch, int count, float* y, int64_t y_pitch);
 };
 FewRows few_rows(Isa isa);
 
