@@ -8,6 +8,7 @@
   X(conv_depthwise)             \
   X(conv)                       \
   X(conv_transpose)             \
+  X(coded_matmul)               \
   X(matmul)                     \
   X(attention)                  \
   X(pool)                       \

@@ -35,7 +35,7 @@ TilingText::TilingText(const MmaConfig& c, size_t element_bytes)
       store_lanes(8),
       tactic(tactic_of(c)) {}
 
-std::string TilingText::block(std::span<const int64_t> split) const {
+std::string block_text(int rows, int columns, std::span<const int64_t> split) {
   const std::string row_of_block = fmt::format(
       "  const i64 row_blocks = s.rows > 0 ? (s.rows + {0} - 1) / {0} : 1;\n"
       "  const Shape::Index row = rest % row_blocks * {0};\n"

@@ -12,6 +12,11 @@
 
 namespace anneal::cuda {
 
+// Statements that take blockIdx apart into `column` and `row`, where a tile of that size begins,
+// and `rest`, the product of the batch. split: columns of each output, or empty. Else `part` is the
+// block's output, whose columns are [part_begin, part_end).
+std::string block_text(int rows, int columns, std::span<const int64_t> split);
+
 struct TilingText {
   TilingText(const TileConfig& config, DataType accumulator, bool lanes_down);
   TilingText(const MmaConfig& config, size_t element_bytes);
@@ -24,10 +29,9 @@ struct TilingText {
   int64_t store_lanes;   // the most neighbouring columns that a thread stores at once
   std::vector<std::byte> tactic;
 
-  // Statements that take blockIdx apart into `column`, `row` and `rest`, the product of the batch.
-  // split: columns of each output, or empty. Then `part` is the block's output, whose columns are
-  // [part_begin, part_end).
-  std::string block(std::span<const int64_t> split) const;
+  std::string block(std::span<const int64_t> split) const {
+    return block_text(rows, columns, split);
+  }
 };
 
 }  // namespace anneal::cuda

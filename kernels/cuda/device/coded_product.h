@@ -1,0 +1,124 @@
+// Products of a few rows by weights in codes of a few bits. A warp adds up the products of some
+// columns: each lane takes eight neighbours along the depth at a time, and the sums of the lanes
+// are added at the end, in the order of a butterfly.
+#pragma once
+
+namespace coded {
+
+enum class Coding : int { kInteger, kE4M3, kE5M2, kE2M1 };
+
+// The number of a code. Floats are f16 numbers with another exponent bias, so a power of two is
+// missing.
+template <Coding coding>
+__device__ inline f32 number(u32 code) {
+  if constexpr (coding == Coding::kE5M2) return to_f32(h16{u16(code << 8)});
+  if constexpr (coding == Coding::kE4M3)
+    return to_f32(h16{u16((code & 0x80) << 8 | (code & 0x7f) << 7)}) * 256.0f;
+  if constexpr (coding == Coding::kE2M1)
+    return to_f32(h16{u16((code & 8) << 12 | (code & 7) << 9)}) * 16384.0f;
+  return f32(i32(code));
+}
+
+// T: of the codes, which fill bytes from the lowest bits on. Zeros gives the zero point of a place
+// among the scales. A column has a line of codes, `pitch` elements long, and a scale for each
+// `group` of the depth; factor_pitch: from its first scale to that of the next column.
+template <class T, Coding coding_of, int bits_of, class Zeros>
+struct Weights {
+  using Element = T;
+  enum : int { kBits = bits_of };
+  In<T> codes;
+  In<f32> scales;
+  Zeros zeros;
+  i64 pitch, factor_pitch;
+  i32 group;
+  bool aligned;
+
+  using Codes = Vec<T, kBits>;  // eight of them
+  __device__ Codes load_codes(i64 column, i64 depth) const {
+    return load_lanes<kBits>(codes, column * pitch + depth / 8 * kBits, aligned);
+  }
+  __device__ Vec<f32, 8> numbers(const Codes& loaded, i64 column, i64 depth) const {
+    const i64 at = column * factor_pitch + depth / group;
+    const f32 scale = scales[at];
+    const f32 zero = zeros(at);
+    Vec<f32, 8> numbers;
+    UNROLL
+    for (int i = 0; i < 8; ++i) {
+      constexpr int kInElement = 8 / kBits;
+      const i32 element = i32(loaded[i / kInElement]);
+      const u32 code =
+          kBits == 8 ? u32(element) : u32(element) >> i % kInElement * kBits & ((1u << kBits) - 1);
+      numbers[i] = (number<coding_of>(code) - zero) * scale;
+    }
+    return numbers;
+  }
+};
+
+// a: Vec<f32, 8> eight(offset, depth), and offset(row). Result is as in tile_product.h, with one
+// lane.
+template <int kRows, int kColumns, class A, class B, class Result>
+__device__ void few_rows(const A& a, const B& b, const Result& result, typename A::Index first_row,
+                         typename A::Index rows, typename A::Index first_column,
+                         typename A::Index columns, typename A::Index depth) {
+  using Index = typename A::Index;
+  constexpr int kSteps = B::kBits == 8 ? 2 : 4;  // loads of a column that are under way
+  static_assert(kRows * kColumns <= 32, "a lane stores a sum");
+  const i32 lane = i32(threadIdx.x) % 32;
+  Index offsets[kRows], lines[kColumns];
+  UNROLL
+  for (int r = 0; r < kRows; ++r) offsets[r] = a.offset(readable_line(first_row + r, rows));
+  UNROLL
+  for (int c = 0; c < kColumns; ++c) lines[c] = readable_line(first_column + c, columns);
+  f32 sums[kRows][kColumns];
+  UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    UNROLL
+    for (int c = 0; c < kColumns; ++c) sums[r][c] = 0;
+  }
+  for (Index first = lane * 8; first < depth; first += kSteps * 256) {
+    typename B::Codes loaded[kSteps][kColumns];
+    UNROLL
+    for (int step = 0; step < kSteps; ++step) {
+      const Index k = first + step * 256 < depth ? first + step * 256 : first;
+      UNROLL
+      for (int c = 0; c < kColumns; ++c) loaded[step][c] = b.load_codes(lines[c], k);
+    }
+    UNROLL
+    for (int step = 0; step < kSteps; ++step) {
+      const Index k = first + step * 256;
+      if (k >= depth) continue;
+      Vec<f32, 8> weights[kColumns];
+      UNROLL
+      for (int c = 0; c < kColumns; ++c) weights[c] = b.numbers(loaded[step][c], lines[c], k);
+      UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        const Vec<f32, 8> left = a.eight(offsets[r], k);
+        UNROLL
+        for (int c = 0; c < kColumns; ++c) {
+          UNROLL
+          for (int i = 0; i < 8; ++i) sums[r][c] = multiply_add(left[i], weights[c][i], sums[r][c]);
+        }
+      }
+    }
+  }
+  f32 own = 0;
+  UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    UNROLL
+    for (int c = 0; c < kColumns; ++c) {
+      f32 sum = sums[r][c];
+      UNROLL
+      for (int distance = 16; distance > 0; distance /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+      if (lane == r * kColumns + c) own = sum;
+    }
+  }
+  const Index row = first_row + lane / kColumns, column = first_column + lane % kColumns;
+  if (lane >= kRows * kColumns || row >= rows || column >= columns) return;
+  const auto at = result.row(row);
+  Vec<f32, 1> value;
+  value[0] = own;
+  result(value, result.columns(column), result.inputs(at, column), at, column);
+}
+
+}  // namespace coded
