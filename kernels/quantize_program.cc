@@ -30,7 +30,8 @@ Result<Reg> append(ProgramBuilder& builder, const Quantize& op, const Request& r
   return builder.saturate(quotient, op.dtype);
 }
 
-Result<Reg> append(ProgramBuilder& builder, const Dequantize&, const Request& request) {
+Result<Reg> append(ProgramBuilder& builder, const Dequantize& op, const Request& request) {
+  if (!has_integers(op.encoding)) return refuse("codes of floats");
   const DataType x = request.inputs[0].type.dtype, scale = request.inputs[1].type.dtype;
   if (!is_narrow_float(scale)) return refuse("only to f32, f16 and bf16");
   if (!is_narrow_integer(x) && (x != DataType::kI32 || has_zero_point(request)))

@@ -83,8 +83,9 @@ DataType quantized_weights_type(const MatMul& op, const InferInputs& inputs, Siz
   rules::require_dtype(inputs, 4, DataType::kF32);
   if (!is_8bit(inputs.dtype(1)))
     refuse(fmt::format("a scale for weights of {}", to_string(inputs.dtype(1))));
-  if (op.b_has_4_bits && (inputs.dtype(1) != DataType::kU8 || !op.transpose_b))
-    refuse("weights of 4 bits that are not u8 with a row for each column");
+  if (op.b_encoding != WeightEncoding::kIntegers &&
+      (inputs.dtype(1) != DataType::kU8 || !op.transpose_b))
+    refuse("codes of weights that are not u8 with a row for each column");
   if (inputs.has(2)) refuse("a zero point for data of f32");
   if (b.rank() != 2 || scale.rank() != 2)
     refuse(fmt::format("weights of rank {} with scales of rank {}", b.rank(), scale.rank()));
@@ -97,6 +98,7 @@ DataType quantized_weights_type(const MatMul& op, const InferInputs& inputs, Siz
     refuse(fmt::format("scales of shape {} for weights of shape {}", inputs.sizes().text(scale),
                        inputs.sizes().text(b)));
   if (inputs.has(3)) {
+    if (!has_integers(op.b_encoding)) refuse("zero points of weights that are floats");
     rules::require_dtype(inputs, 3, inputs.dtype(1));
     if (inputs.shape(3) != scale)
       refuse(fmt::format("zero points of shape {} for scales of shape {}",
@@ -187,10 +189,11 @@ Facts infer(const MatMul& op, const InferInputs& inputs) {
   const auto size = [](const Shape& shape, bool transpose, int from_end) {
     return shape[shape.rank() - (transpose ? 3 - from_end : from_end)];
   };
-  if (op.b_has_4_bits && !has_scale) refuse("weights of 4 bits without scales");
+  if (op.b_encoding != WeightEncoding::kIntegers && !has_scale)
+    refuse("codes of weights without scales");
   const Size rows = size(a, op.transpose_a, 2), columns = size(b, op.transpose_b, 1);
   const Size stored = size(b, op.transpose_b, 2);
-  const Size depth = op.b_has_4_bits ? sizes.mul(stored, 2) : stored;
+  const Size depth = sizes.mul(stored, codes_in_byte(op.b_encoding));
   const DataType dtype =
       has_scale ? quantized_weights_type(op, inputs, depth) : product_type(inputs, true);
   rules::agree(size(a, op.transpose_a, 1), depth, inputs, "inner sizes");
@@ -343,6 +346,11 @@ Facts infer(const Dequantize& op, const InferInputs& inputs) {
   const Type& x = inputs.type(0);
   if (!is_quantized(x.dtype) && x.dtype != DataType::kI32)
     refuse(fmt::format("dequantization of {}", to_string(x.dtype)));
+  if (op.encoding != WeightEncoding::kIntegers) {
+    if (has_integers(op.encoding)) refuse("codes of less than 8 bits");
+    rules::require_dtype(inputs, 0, DataType::kU8);
+    if (inputs.has(2)) refuse("a zero point of floats");
+  }
   require_scales(inputs, op.axis, op.block_size);
   if (inputs.has(2)) rules::require_dtype(inputs, 2, x.dtype);
   return {rules::make_fact(inputs.dtype(1), x.shape)};

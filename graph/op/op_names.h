@@ -71,6 +71,12 @@ struct EnumNames<ResizePolicy> {
 };
 
 template <>
+struct EnumNames<WeightEncoding> {
+  static constexpr auto last = WeightEncoding::kNf4;
+  static constexpr std::string_view names[] = {"integers", "u4",   "u2",  "e4m3",
+                                               "e5m2",     "e2m1", "fp4", "nf4"};
+};
+template <>
 struct EnumNames<GridPadding> {
   static constexpr auto last = GridPadding::kReflection;
   static constexpr std::string_view names[] = {"zeros", "border", "reflection"};

@@ -15,6 +15,7 @@
 #include "anneal/core/dtype.h"
 #include "anneal/core/shape.h"
 #include "anneal/graph/op/custom_attribute.h"
+#include "anneal/graph/op/weight_encoding.h"
 #include "anneal/graph/program/program.h"
 
 namespace anneal {
@@ -104,14 +105,15 @@ struct MatMul {
   bool transpose_a = false, transpose_b = false;
   std::vector<int64_t>
       split{};  // if not empty: an output per entry, each with that number of columns
-  // Only with b_scale and transpose_b: b is u8[N,K/2], and byte i of a row holds the numbers of
-  // k = 2i, in its low half, and of k = 2i + 1, both from 0 to 15. An absent b_zero_point is 8.
-  bool b_has_4_bits = false;
+  // Others than kIntegers only with b_scale and transpose_b: each row of b, u8[N,bytes], holds the
+  // codes of K numbers, the first of a byte in its lowest bits. An absent b_zero_point is then the
+  // middle, 8 of kU4 and 2 of kU2, and floats have none.
+  WeightEncoding b_encoding = WeightEncoding::kIntegers;
   // A kernel that is not exact may round a to 8 bits, with a scale for each row and each K/G.
   bool may_round_a = false;
   static void fields(auto& op, auto&& f) {
     f("transpose_a", op.transpose_a), f("transpose_b", op.transpose_b), f("split", op.split);
-    f("b_has_4_bits", op.b_has_4_bits), f("may_round_a", op.may_round_a);
+    f("b_encoding", op.b_encoding), f("may_round_a", op.may_round_a);
   }
   bool operator==(const MatMul&) const = default;
 };
@@ -355,11 +357,15 @@ struct Quantize {
   bool operator==(const Quantize&) const = default;
 };
 
-// inputs: x, scale, [zero_point]. (x - zero_point) * scale, in the type of scale.
+// inputs: x, scale, [zero_point]. (x - zero_point) * scale, in the type of scale. With an encoding
+// of floats x is u8, a code in each byte, and there is no zero point. REQUIRES: not kU4 or kU2
 struct Dequantize {
   int64_t axis = 0;
   int64_t block_size = 0;
-  static void fields(auto& op, auto&& f) { f("axis", op.axis), f("block_size", op.block_size); }
+  WeightEncoding encoding = WeightEncoding::kIntegers;
+  static void fields(auto& op, auto&& f) {
+    f("axis", op.axis), f("block_size", op.block_size), f("encoding", op.encoding);
+  }
   bool operator==(const Dequantize&) const = default;
 };
 

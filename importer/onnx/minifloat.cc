@@ -3,9 +3,27 @@
 #include <cmath>
 #include <limits>
 
+#include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 
 namespace anneal {
+namespace {
+
+// number_of() explains the types of 8 bits.
+uint8_t code_of(float number, WeightEncoding encoding) {
+  if (encoding == WeightEncoding::kE5M2) return static_cast<uint8_t>(to_f16(number).bits >> 8);
+  if (encoding == WeightEncoding::kE4M3) {
+    const unsigned bits = to_f16(number / 256).bits;
+    return static_cast<uint8_t>((bits >> 8 & 0x80) | (bits >> 7 & 0x7f));
+  }
+  const auto numbers = numbers_of_4_bits(encoding);
+  size_t code = 0;
+  while (code + 1 < numbers.size() && numbers[code] != std::abs(number)) ++code;
+  return static_cast<uint8_t>(code | (std::signbit(number) ? 8 : 0));
+}
+
+}  // namespace
 
 float Minifloat::number(unsigned code) const {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
@@ -53,6 +71,24 @@ std::optional<Minifloat> minifloat(int32_t element_type) {
     default:
       return std::nullopt;
   }
+}
+
+std::optional<WeightEncoding> weight_encoding(int32_t element_type) {
+  using anneal_onnx::TensorProto;
+  if (element_type == TensorProto::FLOAT8E4M3FN) return WeightEncoding::kE4M3;
+  if (element_type == TensorProto::FLOAT8E5M2) return WeightEncoding::kE5M2;
+  if (element_type == TensorProto::FLOAT4E2M1) return WeightEncoding::kE2M1;
+  return std::nullopt;
+}
+
+std::optional<Tensor> codes_of(const Tensor& numbers, WeightEncoding encoding) {
+  NewTensor made = allocate_tensor(DataType::kU8, numbers.dims());
+  std::byte* to = made.data.data();
+  for (const float number : numbers.as<float>()) {
+    if (!std::isfinite(number)) return std::nullopt;
+    *to++ = std::byte{code_of(number, encoding)};
+  }
+  return made.tensor;
 }
 
 }  // namespace anneal

@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <optional>
 
+#include "anneal/core/tensor.h"
+#include "anneal/graph/op/weight_encoding.h"
+
 namespace anneal {
 
 // A sign if there is one, an exponent and a fraction, from the highest bit on.
@@ -25,5 +28,12 @@ struct Minifloat {
 
 // element_type: a number of ONNX's TensorProto.DataType. nullopt: of another type.
 std::optional<Minifloat> minifloat(int32_t element_type);
+
+// The encoding that weights of this type keep; none of the FNUZ forms and of FLOAT8E8M0.
+std::optional<WeightEncoding> weight_encoding(int32_t element_type);
+
+// u8, a code in each byte. nullopt: a number is not finite. REQUIRES: f32 numbers of an encoding of
+// FLOAT8E4M3FN, FLOAT8E5M2 or FLOAT4E2M1
+std::optional<Tensor> codes_of(const Tensor& numbers, WeightEncoding encoding);
 
 }  // namespace anneal

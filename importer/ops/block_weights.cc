@@ -54,7 +54,7 @@ class BlockProduct {
       node_.invalid("the bias is not one number for each column");
     // Level 4: operands of 8 bits. Others: f32, f16 and bf16.
     const bool may_round = node_.integer("accuracy_level", 0) == kOperandsOf8Bits;
-    if (has_real_zeros() && bits_ == 4 && dtype == DataType::kF32) return less_zero_points();
+    if (has_real_zeros() && bits_ < 8 && dtype == DataType::kF32) return less_zero_points();
     const ProductLayer made = layer(may_round);
     if (!node_.has_input(kBias)) return node_.result(made.op, made.inputs);
     return epilogue_result(node_, made.op, made.inputs, {node_.input(kBias)}, dtype,
@@ -81,12 +81,13 @@ class BlockProduct {
     return node_.has_input(kZeroPoints) && node_.dtype(kZeroPoints) != DataType::kU8;
   }
 
-  // Weights of 4 bits stay so: A (code * scale)^T - (sums of A by blocks) (zero point * scale)^T.
-  // Rows are not rounded, since both terms may be much larger than their difference.
+  // Weights of 4 and 2 bits stay so: A (code * scale)^T - (sums of A by blocks) (zero point *
+  // scale)^T. Rows are not rounded, since both terms may be much larger than their difference.
   Outputs less_zero_points() {
     node_.expect_same_dtype({kA, kZeroPoints});
     const int64_t padded = blocks_ * block_;
-    const Tensor codes = reshaped(packed(kCodes, padded, "codes"), {columns_, padded / 2});
+    const Tensor codes =
+        reshaped(packed(kCodes, padded, "codes"), {columns_, bytes_of_row(padded, bits_)});
     const Tensor none = allocate_tensor(DataType::kU8, {columns_, blocks_}).tensor;
     const BlockWeights weights{.codes = codes,
                                .bits = bits_,
@@ -286,67 +287,93 @@ class BlockGather {
 };
 
 // MatMulBnb4: w = number of the code * scale, blocks along the rows of [N, K], 4 bits, the first of
-// two in the high bits. The numbers are those of bitsandbytes, of FP4 and of NF4 ("QLoRA: Efficient
-// Finetuning of Quantized LLMs", appendix E). Weights become floats of A's type.
-constexpr float kFp4[16] = {
-    0.0F,  0.005208333333F,  0.66666667F,  1.0F,  0.33333333F,  0.5F,  0.16666667F,  0.25F,
-    -0.0F, -0.005208333333F, -0.66666667F, -1.0F, -0.33333333F, -0.5F, -0.16666667F, -0.25F};
-constexpr float kNf4[16] = {-1.0F,
-                            -0.6961928009986877F,
-                            -0.5250730514526367F,
-                            -0.39491748809814453F,
-                            -0.28444138169288635F,
-                            -0.18477343022823334F,
-                            -0.09105003625154495F,
-                            0.0F,
-                            0.07958029955625534F,
-                            0.16093020141124725F,
-                            0.24611230194568634F,
-                            0.33791524171829224F,
-                            0.44070982933044434F,
-                            0.5626170039176941F,
-                            0.7229568362236023F,
-                            1.0F};
+// two in the high bits.
+class Bnb4Product {
+ public:
+  explicit Bnb4Product(Node& node) : node_(node) {}
 
-Outputs import_mat_mul_bnb4(Node& node) {
-  enum Input { kA, kCodes, kScales };
-  node.expect_inputs(3, 3);
-  const DataType dtype = node.dtype(kA, kFloats);
-  node.dtype(kCodes, {DataType::kU8});
-  node.expect_same_dtype({kA, kScales});
-  node.ignore("training_mode");
-  const int64_t columns = node.integer("N"), inner = node.integer("K");
-  const int64_t block = node.integer("block_size");
-  const bool transposed = node.integer("transB", 1) != 0;
-  const int64_t type = node.integer("quant_type");
-  constexpr int64_t kMost = 1 << 24;
-  if (columns < 1 || inner < 1 || block < 2 || columns > kMost || inner > kMost || block > kMost ||
-      block % 2 != 0)
-    node.invalid(fmt::format("N = {}, K = {}, block_size = {}", columns, inner, block));
-  if (type != 0 && type != 1) node.unsupported(fmt::format("quant_type {}", type));
-  const Tensor *codes = node.constant(kCodes), *scales = node.constant(kScales);
-  if (!codes || !scales) node.unsupported("weights that are not constant");
-  const int64_t elements = columns * inner;
-  if (codes->count() != (elements + 1) / 2 || scales->count() != (elements + block - 1) / block)
-    node.invalid(fmt::format("{} bytes of codes and {} scales for {} weights", codes->count(),
-                             scales->count(), elements));
-  NewTensor table =
-      allocate_tensor(DataType::kF32, transposed ? Dims{columns, inner} : Dims{inner, columns});
-  auto* to = reinterpret_cast<float*>(table.data.data());
-  const std::vector<double> factors = numbers_of(*scales);
-  const auto bytes = codes->as<uint8_t>();
-  for (int64_t i = 0; i < elements; ++i) {
-    const int code = bytes[static_cast<size_t>(i / 2)] >> (i % 2 == 0 ? 4 : 0) & 15;
-    to[i] = (type == 0 ? kFp4 : kNf4)[code] *
-            static_cast<float>(factors[static_cast<size_t>(i / block)]);
+  Outputs import() {
+    node_.expect_inputs(3, 3);
+    const DataType dtype = node_.dtype(kA, kFloats);
+    node_.dtype(kCodes, {DataType::kU8});
+    node_.expect_same_dtype({kA, kScales});
+    node_.ignore("training_mode");
+    read_attributes();
+    codes_ = node_.constant(kCodes), scales_ = node_.constant(kScales);
+    if (!codes_ || !scales_) node_.unsupported("weights that are not constant");
+    const int64_t elements = columns_ * inner_;
+    if (codes_->count() != (elements + 1) / 2 ||
+        scales_->count() != (elements + block_ - 1) / block_)
+      node_.invalid(fmt::format("{} bytes of codes and {} scales for {} weights", codes_->count(),
+                                scales_->count(), elements));
+    if (transposed_ && inner_ % block_ == 0) return by_rows(dtype);
+    ValueId weights = node_.constant_value(floats(), "weights");
+    if (dtype != DataType::kF32)
+      weights =
+          pointwise(node_, "weights_of_a", {weights}, dtype, [](Expressions in) { return in[0]; });
+    return node_.result(MatMul{.transpose_b = transposed_}, {node_.input(kA), weights});
   }
-  ValueId weights = node.constant_value(table.tensor, "weights");
-  if (dtype != DataType::kF32)
-    weights =
-        pointwise(node, "weights_of_a", {weights}, dtype, [](Expressions in) { return in[0]; });
-  return node.result(MatMul{.transpose_b = transposed}, {node.input(kA), weights});
-}
 
+ private:
+  enum Input { kA, kCodes, kScales };
+
+  void read_attributes() {
+    columns_ = node_.integer("N"), inner_ = node_.integer("K");
+    block_ = node_.integer("block_size");
+    transposed_ = node_.integer("transB", 1) != 0;
+    const int64_t type = node_.integer("quant_type");
+    constexpr int64_t kMost = 1 << 24;
+    if (columns_ < 1 || inner_ < 1 || block_ < 2 || columns_ > kMost || inner_ > kMost ||
+        block_ > kMost || block_ % 2 != 0)
+      node_.invalid(fmt::format("N = {}, K = {}, block_size = {}", columns_, inner_, block_));
+    if (type != 0 && type != 1) node_.unsupported(fmt::format("quant_type {}", type));
+    encoding_ = type == 0 ? WeightEncoding::kFp4 : WeightEncoding::kNf4;
+  }
+
+  // Each row has whole blocks.
+  Outputs by_rows(DataType dtype) {
+    const ValueId scales =
+        node_.constant_value(reshaped(*scales_, {columns_, inner_ / block_}), "scales");
+    NewTensor packed = allocate_tensor(DataType::kU8, {columns_, inner_ / 2});
+    std::ranges::transform(codes_->as<uint8_t>(), packed.data.begin(), [](uint8_t byte) {
+      return static_cast<std::byte>(byte >> 4 | byte << 4);
+    });
+    MatMul op{.transpose_b = true};
+    if (dtype == DataType::kF32) {
+      op.b_encoding = encoding_;
+      const ValueId codes = node_.constant_value(packed.tensor, "codes");
+      return node_.result(op, {node_.input(kA), codes, ValueId::kNone, ValueId::kNone, scales});
+    }
+    const ValueId codes =
+        node_.constant_value(unpacked_rows(packed.tensor, {columns_, inner_}, 4), "codes");
+    const ValueId weights = node_.layer(
+        Dequantize{.axis = 1, .block_size = block_, .encoding = encoding_}, {codes, scales}, "");
+    return node_.result(op, {node_.input(kA), weights});
+  }
+
+  Tensor floats() const {
+    NewTensor table = allocate_tensor(
+        DataType::kF32, transposed_ ? Dims{columns_, inner_} : Dims{inner_, columns_});
+    auto* to = reinterpret_cast<float*>(table.data.data());
+    const std::vector<double> factors = numbers_of(*scales_);
+    const auto numbers = numbers_of_4_bits(encoding_);
+    const auto bytes = codes_->as<uint8_t>();
+    for (int64_t i = 0; i < columns_ * inner_; ++i) {
+      const int code = bytes[static_cast<size_t>(i / 2)] >> (i % 2 == 0 ? 4 : 0) & 15;
+      to[i] = numbers[static_cast<size_t>(code)] *
+              static_cast<float>(factors[static_cast<size_t>(i / block_)]);
+    }
+    return table.tensor;
+  }
+
+  Node& node_;
+  int64_t columns_ = 0, inner_ = 0, block_ = 0;
+  bool transposed_ = true;
+  WeightEncoding encoding_ = WeightEncoding::kFp4;
+  const Tensor *codes_ = nullptr, *scales_ = nullptr;
+};
+
+Outputs import_mat_mul_bnb4(Node& node) { return Bnb4Product(node).import(); }
 Outputs import_mat_mul_nbits(Node& node) { return BlockProduct(node).import(); }
 Outputs import_gather_block_quantized(Node& node) { return BlockGather(node).import(); }
 
@@ -378,8 +405,8 @@ ProductLayer block_product(Node& node, ValueId x, const BlockWeights& weights, b
   const auto suffix = [&](const char* what) { return fmt::format("{}/{}", name, what); };
   MatMul op{.transpose_b = true, .may_round_a = may_round_x};
   const DataType dtype = node.graph().value(x).type().dtype;
-  if (weights.bits == 4 && dtype == DataType::kF32) {
-    op.b_has_4_bits = true;
+  if (weights.bits < 8 && dtype == DataType::kF32) {
+    op.b_encoding = weights.bits == 4 ? WeightEncoding::kU4 : WeightEncoding::kU2;
     const ValueId codes = node.constant_value(weights.codes, suffix("codes"));
     return {op, {x, codes, ValueId::kNone, weights.zeros, weights.scales}};
   }

@@ -18,8 +18,8 @@ struct BlockWeights {
   ValueId zeros = ValueId::kNone;   // u8[N, blocks]; kNone: 2^(bits - 1)
 };
 
-// Layer of x[.., K] times w transposed: the op and its inputs. Weights of 4 bits are not unpacked
-// where MatMul reads them so. REQUIRES: scales of x's type.
+// Layer of x[.., K] times w transposed: the op and its inputs. Weights of 4 and 2 bits are not
+// unpacked where MatMul reads them so. REQUIRES: scales of x's type.
 struct ProductLayer {
   MatMul op;
   std::vector<ValueId> inputs;

@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/importer/onnx/minifloat.h"
@@ -167,8 +169,33 @@ Outputs import_quantize(Node& node) {
   return quantize(node, axis_parameters(node, read_block_size(node)), wanted);
 }
 
+// Whether a build computes the value.
+bool is_of_constants(const Graph& graph, ValueId value) {
+  if (value == ValueId::kNone || graph.constant(value)) return true;
+  const LayerId made_by = graph.value(value).producer;
+  return made_by != LayerId::kNone && !graph.layer(made_by).inputs.empty() &&
+         std::ranges::all_of(graph.layer(made_by).inputs,
+                             [&](ValueId input) { return is_of_constants(graph, input); });
+}
+
+// The codes of constant weights, which passes may keep; else none.
+std::optional<Tensor> codes_of_weights(const Node& node, const Parameters& parameters) {
+  const Tensor* numbers = node.constant(0);
+  const auto encoding = weight_encoding(node.narrow_type(0));
+  if (!numbers || !encoding || !is_of_constants(node.graph(), parameters.scale))
+    return std::nullopt;
+  return codes_of(*numbers, *encoding);
+}
+
 // x * scale. The zero point of such floats is 0.
 Outputs dequantize_minifloat(Node& node, const Parameters& parameters, DataType dtype) {
+  if (auto codes = codes_of_weights(node, parameters);
+      codes && dtype == node.graph().value(parameters.scale).type().dtype) {
+    const Dequantize op{.axis = parameters.axis,
+                        .block_size = parameters.block_size,
+                        .encoding = *weight_encoding(node.narrow_type(0))};
+    return node.result(op, {node.constant_value(*std::move(codes), "codes"), parameters.scale});
+  }
   const ValueId scale =
       broadcast_scale(node, parameters.scale, parameters.axis, parameters.block_size);
   return pointwise_result(node, {node.input(0), scale}, dtype,

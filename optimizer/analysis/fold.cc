@@ -91,7 +91,7 @@ class Folding {
     if (layer.inputs.empty() || !bodies_of(layer.op).empty() || !is_pure(layer.op)) return;
     if (products_transpose_shared(id)) return;
     if (dequantize_ == FoldDequantize::kLater && op_as<Dequantize>(graph_, id) &&
-        (scaling_of(graph_, id) || is_in_blocks(id)))
+        (scaling_of(graph_, id) || is_in_blocks(id) || is_in_floats(id)))
       return;
     Derived made;
     for (const ValueId output : layer.outputs) {
@@ -126,14 +126,21 @@ class Folding {
     return readers;
   }
 
-  // Whether only products read the matrix, as their right side, which they can transpose.
+  // Whether it is a product by the matrix as its right side, which it can transpose.
+  bool multiplies_by(LayerId reader, ValueId matrix) const {
+    const Layer& product = graph_.layer(reader);
+    return op_as<MatMul>(graph_, reader) && product.op_input_count == 2 &&
+           std::ranges::count(product.inputs, matrix) == 1 && product.inputs[1] == matrix;
+  }
+
+  // Whether only such products read the matrix.
   bool only_products_read(ValueId matrix, const std::vector<LayerId>& readers) const {
     return !graph_.is_output(matrix) && !readers.empty() &&
-           std::ranges::all_of(readers, [&](LayerId reader) {
-             const Layer& product = graph_.layer(reader);
-             return op_as<MatMul>(graph_, reader) && product.op_input_count == 2 &&
-                    std::ranges::count(product.inputs, matrix) == 1 && product.inputs[1] == matrix;
-           });
+           std::ranges::all_of(readers,
+                               [&](LayerId reader) { return multiplies_by(reader, matrix); });
+  }
+  bool only_products_read(ValueId matrix) const {
+    return only_products_read(matrix, users_of(graph_, matrix));
   }
 
   // A transpose that products absorb (compose_moves), of a matrix that other layers read
@@ -142,8 +149,7 @@ class Folding {
   bool products_transpose_shared(LayerId id) const {
     if (!swaps_matrix(id)) return false;
     const ValueId swapped = graph_.layer(id).outputs[0];
-    return !direct_readers(graph_.layer(id).inputs[0]).empty() &&
-           only_products_read(swapped, users_of(graph_, swapped));
+    return !direct_readers(graph_.layer(id).inputs[0]).empty() && only_products_read(swapped);
   }
 
   // The same where products read the matrix itself, and others its transpose.
@@ -165,6 +171,21 @@ class Folding {
     return op_as<Dequantize>(graph_, id)->block_size >= kLeastWeightBlock && integers != nullptr &&
            is_8bit(integers->dtype()) && integers->dims().rank() == 2 &&
            !run_.options.precision.allows(Precision::kI8);
+  }
+
+  // Codes of floats, likewise.
+  bool is_in_floats(LayerId id) const {
+    const Layer& layer = graph_.layer(id);
+    const Tensor* codes = graph_.constant(layer.inputs[0]);
+    if (has_integers(op_as<Dequantize>(graph_, id)->encoding) || !codes ||
+        codes->dims().rank() != 2 || run_.options.precision.allows(Precision::kI8))
+      return false;
+    const ValueId reals = layer.outputs[0];
+    const std::vector<LayerId> readers = users_of(graph_, reals);
+    return std::ranges::all_of(readers, [&](LayerId reader) {
+      return swaps_matrix(reader) ? only_products_read(graph_.layer(reader).outputs[0])
+                                  : multiplies_by(reader, reals);
+    });
   }
 
   // Whatever reads it.

@@ -31,7 +31,7 @@ std::optional<Ends> ends_of(const Graph& graph, LayerId id) {
   const auto dtype = [&](ValueId value) { return graph.value(value).type().dtype; };
   if (const auto* op = op_as<Quantize>(graph, id))
     return Ends{op->dtype, dtype(graph.layer(id).inputs[0]), op->axis, op->block_size};
-  if (const auto* op = op_as<Dequantize>(graph, id))
+  if (const auto* op = op_as<Dequantize>(graph, id); op && has_integers(op->encoding))
     return Ends{dtype(graph.layer(id).inputs[0]), dtype(graph.layer(id).outputs[0]), op->axis,
                 op->block_size};
   return std::nullopt;

@@ -1,8 +1,8 @@
-// dequantize_weights: 4-bit weights become a Dequantize layer where no kernel multiplies by them.
+// dequantize_weights: packed weights become a Dequantize layer where no kernel multiplies by them.
 //
 //   y = MatMul(x, w4, -, z, s)   =>   y = MatMul(x, Dequantize(w8, s, z))
 //
-// An importer gives MatMul the weights as the model packs them (MatMul::b_has_4_bits), so that a
+// An importer gives MatMul the weights as the model packs them (MatMul::b_encoding), so that a
 // build makes no copy of them. They stay so where keep_quantized_weights would pack them again: in
 // products of few rows, and of any number of rows that kernels may round. Elsewhere the other
 // passes see what they see of a model with DequantizeLinear: insert_quantize quantizes the floats,
@@ -15,8 +15,8 @@
 #include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
-#include "anneal/optimizer/precision/four_bit_weights.h"
 #include "anneal/optimizer/precision/integer_weights.h"
+#include "anneal/optimizer/precision/packed_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/rewrite.h"
 
@@ -24,7 +24,6 @@ namespace anneal {
 namespace {
 
 constexpr size_t kZeros = 3, kScales = 4, kInputs = 5;
-constexpr uint8_t kMiddle = 8;  // an absent zero point
 
 // Empty: the product keeps its weights. bytes: weight_bytes_as_floats().
 std::string why_not_packed(const Graph& graph, LayerId id, double bytes, const PassRun& run,
@@ -33,9 +32,11 @@ std::string why_not_packed(const Graph& graph, LayerId id, double bytes, const P
   if (run.options.precision.allows(Precision::kI8)) return "products may compute in 8 bits";
   const auto asked = precisions.of(layer);
   if (asked && *asked != Precision::kF32) return fmt::format("{} was asked for", to_string(*asked));
-  const bool may_round = rows_may_be_rounded(graph, id, run.options, precisions);
+  const WeightEncoding encoding = op_as<MatMul>(graph, id)->b_encoding;
+  const bool may_round =
+      has_integers(encoding) && rows_may_be_rounded(graph, id, run.options, precisions);
   if (!may_round) {
-    const int64_t depth = 2 * graph.constant(layer.inputs[1])->dims()[1];
+    const int64_t depth = codes_in_byte(encoding) * graph.constant(layer.inputs[1])->dims()[1];
     const int64_t rows = element_count(graph, layer.inputs[0]) / depth;
     std::string why = why_floats_are_faster(rows, bytes, run.options);
     if (!why.empty()) return why;
@@ -45,27 +46,35 @@ std::string why_not_packed(const Graph& graph, LayerId id, double bytes, const P
   return run.ask_targets(graph, product);
 }
 
-Tensor middles(const Dims& dims) {
+// Zero points where there are none.
+Tensor middles(const Dims& dims, int bits) {
   NewTensor made = allocate_tensor(DataType::kU8, dims);
-  std::ranges::fill(made.data, std::byte{kMiddle});
+  std::ranges::fill(made.data, static_cast<std::byte>(1 << (bits - 1)));
   return made.tensor;
 }
 
 void dequantize(Graph& graph, LayerId id) {
   const Layer& layer = graph.layer(id);
-  const Tensor integers = unpacked_4_bits(*graph.constant(layer.inputs[1]));
+  const WeightEncoding encoding = op_as<MatMul>(graph, id)->b_encoding;
+  const bool are_integers = has_integers(encoding);
+  const Tensor codes = unpacked_codes(*graph.constant(layer.inputs[1]), encoding);
   const Dims blocks = graph.constant(layer.inputs[kScales])->dims();
   ValueId zeros = layer.inputs[kZeros];
   const std::string name = layer.name;
-  if (zeros == ValueId::kNone) zeros = graph.add_constant(name + "/zero_points", middles(blocks));
-  const ValueId codes = graph.add_constant(name + "/codes", integers);
+  if (are_integers && zeros == ValueId::kNone)
+    zeros = graph.add_constant(name + "/zero_points", middles(blocks, bits_of(encoding)));
   NewLayer product = copy_of(graph, id);
-  const LayerId weights =
-      graph.add({.name = name + "/weights",
-                 .op = Dequantize{.axis = 1, .block_size = integers.dims()[1] / blocks[1]},
-                 .inputs = {codes, product.inputs[kScales], zeros},
-                 .origins = product.origins});
-  std::get<MatMul>(product.op).b_has_4_bits = false;
+  std::vector<ValueId> inputs = {graph.add_constant(name + "/codes", codes),
+                                 product.inputs[kScales]};
+  if (are_integers) inputs.push_back(zeros);
+  const Dequantize dequantize{.axis = 1,
+                              .block_size = codes.dims()[1] / blocks[1],
+                              .encoding = are_integers ? WeightEncoding::kIntegers : encoding};
+  const LayerId weights = graph.add({.name = name + "/weights",
+                                     .op = dequantize,
+                                     .inputs = std::move(inputs),
+                                     .origins = product.origins});
+  std::get<MatMul>(product.op).b_encoding = WeightEncoding::kIntegers;
   product.inputs.erase(product.inputs.begin() + 2, product.inputs.begin() + kInputs);
   product.inputs[1] = graph.layer(weights).outputs[0];
   product.op_input_count = 2;
@@ -74,7 +83,7 @@ void dequantize(Graph& graph, LayerId id) {
 
 bool has_packed_weights(const Graph& graph, LayerId id) {
   const auto* product = op_as<MatMul>(graph, id);
-  if (!product || !product->b_has_4_bits) return false;
+  if (!product || product->b_encoding == WeightEncoding::kIntegers) return false;
   const Layer& layer = graph.layer(id);
   const Tensor* scales = graph.constant(layer.inputs[kScales]);
   const Tensor* codes = graph.constant(layer.inputs[1]);
@@ -92,9 +101,11 @@ bool dequantize_weights(Graph& graph, PassRun& run) {
     const std::string why = why_not_packed(graph, id, bytes, run, precisions);
     if (why.empty()) continue;
     const std::string name = graph.layer(id).name;
-    const Saving saved{.bytes = -graph.constant(graph.layer(id).inputs[1])->count() * 7};
+    const int in_byte = codes_in_byte(op_as<MatMul>(graph, id)->b_encoding);
+    const int64_t bytes_of_codes = graph.constant(graph.layer(id).inputs[1])->count();
+    const Saving saved{.bytes = -bytes_of_codes * (4 * in_byte - 1)};
     dequantize(graph, id);
-    run.did(name, fmt::format("its 4-bit weights are dequantized: {}", why), saved);
+    run.did(name, fmt::format("its {}-bit weights are dequantized: {}", 8 / in_byte, why), saved);
     changed = true;
   }
   return changed;

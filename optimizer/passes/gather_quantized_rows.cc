@@ -7,8 +7,8 @@
 // Where t is a constant matrix of 8 bits, as the embeddings of a language model are, with a scale
 // for each row or for each block of a row, and a run gathers fewer rows than it has. So neither the
 // engine file nor the memory holds the table as floats, and a run reads only the rows it needs.
-// Where no two of the integers differ by more than 15, the table has two of them in each byte, as
-// MatMul::b_has_4_bits has them: a product by the same weights reads the same constant.
+// Where no two of the integers differ by more than 15 or 3, the table has two or four of them in
+// each byte, as MatMul::b_encoding has them: a product by the same weights reads the same constant.
 //
 // Equal to the bit: the difference is exact, and its product with the scale is rounded once, to the
 // type of the scale.
@@ -20,7 +20,7 @@
 #include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
-#include "anneal/optimizer/precision/four_bit_weights.h"
+#include "anneal/optimizer/precision/packed_weights.h"
 #include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
@@ -28,11 +28,13 @@ namespace {
 
 // A constant table [rows, depth], quantized by blocks of a row.
 struct Table {
-  Tensor integers;              // of 8 bits; with 4 bits [rows, depth / 2]
+  Tensor integers;              // of 8 bits, or codes: [rows, bytes]
   Tensor scales;                // [rows, blocks]
   std::optional<Tensor> zeros;  // of the scales' shape; none: `middle`
   int middle = 0;
-  bool has_4_bits = false;
+  WeightEncoding encoding = WeightEncoding::kIntegers;
+  bool is_packed() const { return encoding != WeightEncoding::kIntegers; }
+  int64_t depth() const { return integers.dims()[1] * codes_in_byte(encoding); }
 };
 
 // nullopt: its parameters are no constants, or not those of rows.
@@ -41,7 +43,8 @@ std::optional<Table> table_of(const Graph& graph, LayerId id) {
   const auto& op = *op_as<Dequantize>(graph, id);
   const Tensor* integers = graph.constant(layer.inputs[0]);
   const Tensor* scales = graph.constant(layer.inputs[1]);
-  if (!integers || !scales || !layer.epilogues.empty()) return std::nullopt;
+  if (!integers || !scales || !layer.epilogues.empty() || !has_integers(op.encoding))
+    return std::nullopt;
   const Dims dims = integers->dims();
   if (!is_8bit(integers->dtype()) || dims.rank() != 2 || integers->count() == 0)
     return std::nullopt;
@@ -60,16 +63,19 @@ std::optional<Table> table_of(const Graph& graph, LayerId id) {
 }
 
 Table packed_where_possible(Table table) {
-  auto fewer = in_4_bits(table.integers, table.scales, table.zeros ? &*table.zeros : nullptr, true);
-  if (!fewer || table.integers.dims()[1] / table.scales.dims()[1] % 2 != 0) return table;
+  auto fewer =
+      in_fewer_bits(table.integers, table.scales, table.zeros ? &*table.zeros : nullptr, true);
+  if (!fewer) return table;
+  const int64_t block = table.integers.dims()[1] / table.scales.dims()[1];
+  if (block % codes_in_byte(fewer->encoding) != 0) return table;
   return {.integers = std::move(fewer->codes),
           .scales = std::move(fewer->scales),
           .zeros = std::move(fewer->zeros),
-          .middle = 8,
-          .has_4_bits = true};
+          .middle = 1 << (bits_of(fewer->encoding) - 1),
+          .encoding = fewer->encoding};
 }
 
-// (integer - zero point) * scale. inputs: integers, scales, [zero points], and with 4 bits the
+// (integer - zero point) * scale. inputs: integers, scales, [zero points], and of packed ones the
 // number of bits before each of the integers of a byte.
 Program program_of_rows(const Table& table) {
   ProgramBuilder builder;
@@ -78,10 +84,11 @@ Program program_of_rows(const Table& table) {
   };
   const DataType real = table.scales.dtype();
   Reg code = integer(0, table.integers);
-  if (table.has_4_bits) {
+  if (table.is_packed()) {
     const Reg shift = builder.input(table.zeros ? 3 : 2, DataType::kI32);
+    const int64_t all = (1 << bits_of(table.encoding)) - 1;
     code = builder.apply(Opcode::kBitAnd, builder.apply(Opcode::kShiftRight, code, shift),
-                         builder.constant(RegisterType::kI32, int64_t{15}));
+                         builder.constant(RegisterType::kI32, all));
   }
   if (table.zeros)
     code = builder.apply(Opcode::kSub, code, integer(2, *table.zeros));
@@ -118,15 +125,18 @@ class RowGather {
     if (!add_input("codes", table_.integers, inner) || !add_input("scales", table_.scales, 1))
       return ValueId::kNone;
     if (table_.zeros && !add_input("zero_points", *table_.zeros, 1)) return ValueId::kNone;
-    if (table_.has_4_bits) {
-      constexpr int32_t kShifts[] = {0, 4};
+    if (table_.is_packed()) {
+      std::vector<int32_t> shifts;
+      for (int32_t shift = 0; shift < 8; shift += bits_of(table_.encoding)) shifts.push_back(shift);
       inputs.push_back(graph_.add_constant(
-          name_ + "/shifts", Tensor::of<int32_t>(DataType::kI32, {2}, std::span(kShifts))));
+          name_ + "/shifts",
+          Tensor::of<int32_t>(DataType::kI32, {static_cast<int64_t>(shifts.size())},
+                              std::span<const int32_t>(shifts))));
     }
     const ValueId reals =
         rewrite_.add("dequantize", Pointwise{program_of_rows(table_)}, std::move(inputs));
     Shape whole = rewrite_.shape(indices_);
-    whole.push_back(table_.integers.dims()[1] * (table_.has_4_bits ? 2 : 1));
+    whole.push_back(table_.depth());
     return rewrite_.reshape(reals, whole);
   }
 
@@ -135,12 +145,12 @@ class RowGather {
     return rewrite_.add(fmt::format("rows_of_{}", what), Gather{.axis = 0}, {constant, indices_});
   }
 
-  // [indices..., blocks, of_block], and with 4 bits an axis for the integers of a byte.
+  // [indices..., blocks, of_block], and of packed integers an axis for those of a byte.
   ValueId in_blocks(ValueId rows, int64_t of_block) {
     Shape shape = rewrite_.shape(indices_);
     shape.push_back(blocks_);
     shape.push_back(of_block);
-    if (table_.has_4_bits) shape.push_back(1);
+    if (table_.is_packed()) shape.push_back(1);
     return rewrite_.reshape(rows, shape);
   }
 
@@ -173,8 +183,9 @@ bool gather_rows(Graph& graph, LayerId id, PassRun& run) {
   const Saving saved{.bytes = element_count(graph, graph.layer(id).outputs[0]) * 3};
   if (!RowGather(graph, id, table).replace()) return false;
   run.did(name,
-          fmt::format("gathers rows of {}",
-                      table.has_4_bits ? "4 bits" : to_string(table.integers.dtype())),
+          fmt::format("gathers rows of {}", table.is_packed()
+                                                ? fmt::format("{} bits", bits_of(table.encoding))
+                                                : std::string(to_string(table.integers.dtype()))),
           saved);
   return true;
 }

@@ -6,11 +6,12 @@
 // block of a column (of at least 16 rows), and only such products read the dequantized matrix. A
 // product of few rows takes as long as reading its weights, which are a quarter of f32, in the
 // engine file as well. Where no two of the integers differ by more than 15, as those of models of 4
-// bits, the product reads them in 4 bits (MatMul::b_has_4_bits).
+// bits, the product reads them in 4 bits, and in 2 bits where none differ by more than 3
+// (MatMul::b_encoding). Floats of 8 and 4 bits stay so, too (Dequantize::encoding).
 //
 // Many rows take less time by f32 weights, which are not converted in every run, and so do few rows
 // if the f32 weights of the whole model stay in a cache (PassOptions::cached_weight_bytes). By
-// weights of 4 bits and rows that kernels may round (MatMul::may_round_a, without
+// integers of 4 or 2 bits and rows that kernels may round (MatMul::may_round_a, without
 // PassOptions::exact) all products take less time.
 //
 // Exact: kernels multiply by the f32 numbers that Dequantize would give, but for kernels that are
@@ -28,8 +29,8 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes/passes.h"
-#include "anneal/optimizer/precision/four_bit_weights.h"
 #include "anneal/optimizer/precision/integer_weights.h"
+#include "anneal/optimizer/precision/packed_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/rewrite.h"
 
@@ -38,7 +39,7 @@ namespace {
 
 struct KeptWeights {
   ValueId integers = ValueId::kNone, zeros = ValueId::kNone, scales = ValueId::kNone;
-  bool have_4_bits = false;
+  WeightEncoding encoding = WeightEncoding::kIntegers;
 };
 
 // Numbers for all or for each position of an axis of a matrix.
@@ -105,33 +106,44 @@ class Keeper {
     return rows;
   }
 
+  bool are_integers() const { return has_integers(encoding()); }
   // REQUIRES here and below: why_not() is empty
-  std::optional<FourBitWeights> four_bits() const {
+  std::optional<PackedWeights> packed() const {
+    const Tensor& codes = *graph_.constant(graph_.layer(dequantize_).inputs[0]);
     const Factors factors = this->factors();
-    return in_4_bits(*graph_.constant(graph_.layer(dequantize_).inputs[0]), factors.scales,
-                     factors.zeros ? &*factors.zeros : nullptr, depth_ == 1);
+    if (!are_integers()) return packed_floats(encoding(), codes, factors.scales, depth_ == 1);
+    return in_fewer_bits(codes, factors.scales, factors.zeros ? &*factors.zeros : nullptr,
+                         depth_ == 1);
   }
-  KeptWeights make(std::optional<FourBitWeights> fewer) const {
+  KeptWeights make(std::optional<PackedWeights> fewer) const {
     const Layer& weights = graph_.layer(dequantize_);
-    if (!fewer) return made(weights.inputs[0], factors(), false);
+    if (!fewer) return made(weights.inputs[0], factors(), WeightEncoding::kIntegers);
     const ValueId codes = graph_.add_constant(weights.name + "/codes", std::move(fewer->codes));
-    return made(codes, {std::move(fewer->scales), std::move(fewer->zeros)}, true);
+    return made(codes, {std::move(fewer->scales), std::move(fewer->zeros)}, fewer->encoding);
   }
 
  private:
+  WeightEncoding encoding() const { return op_as<Dequantize>(graph_, dequantize_)->encoding; }
+
   Factors factors() const {
     const Layer& weights = graph_.layer(dequantize_);
-    if (op_as<Dequantize>(graph_, dequantize_)->block_size == 0)
+    if (op_as<Dequantize>(graph_, dequantize_)->block_size == 0 && are_integers())
       return factors_of(*scaling_of(graph_, dequantize_), 1 - depth_);
+    if (op_as<Dequantize>(graph_, dequantize_)->block_size == 0) {
+      const Tensor& scales = *graph_.constant(weights.inputs[1]);
+      Dims dims{1, 1};
+      dims[1 - depth_] = scales.count();
+      return {reshaped(scales, dims), {}};
+    }
     Factors factors{*graph_.constant(weights.inputs[1]), {}};
     if (weights.inputs.size() > 2 && weights.inputs[2] != ValueId::kNone)
       factors.zeros = *graph_.constant(weights.inputs[2]);
     return factors;
   }
 
-  KeptWeights made(ValueId integers, Factors factors, bool have_4_bits) const {
+  KeptWeights made(ValueId integers, Factors factors, WeightEncoding encoding) const {
     const std::string name = graph_.layer(dequantize_).name;
-    KeptWeights weights{.integers = integers, .have_4_bits = have_4_bits};
+    KeptWeights weights{.integers = integers, .encoding = encoding};
     weights.scales = graph_.add_constant(name + "/scales", std::move(factors.scales));
     if (factors.zeros)
       weights.zeros = graph_.add_constant(name + "/zero_points", *std::move(factors.zeros));
@@ -147,10 +159,19 @@ class Keeper {
   }
 
   std::string why_not_columns() const {
+    if (!are_integers()) return why_not_columns_of_floats();
     const auto scaling = scaling_of(graph_, dequantize_);
     if (!scaling) return "their scales are no constants";
     if (!scaling->per_tensor() && scaling->axis != 1 - depth_) return "each row has a scale";
     if (scaling->per_tensor() && scaling->zeros.size() > 1) return "rows have zero points";
+    return {};
+  }
+
+  std::string why_not_columns_of_floats() const {
+    const Tensor* scales = graph_.constant(graph_.layer(dequantize_).inputs[1]);
+    if (!scales || scales->dtype() != DataType::kF32) return "their scales are no constants of f32";
+    const auto& op = *op_as<Dequantize>(graph_, dequantize_);
+    if (scales->count() != 1 && op.axis != 1 - depth_) return "each row has a scale";
     return {};
   }
 
@@ -191,32 +212,38 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   const Keeper keeper(graph, id, dequantize);
   std::string why = keeper.why_not();
   if (!why.empty()) return refuse(why);
-  const bool may_round = rows_may_be_rounded(graph, id, run.options, precisions);
+  const bool may_round =
+      keeper.are_integers() && rows_may_be_rounded(graph, id, run.options, precisions);
   why = why_floats_are_faster(keeper.row_count(), bytes, run.options);
-  std::optional<FourBitWeights> fewer;
-  if (why.empty() || may_round) fewer = keeper.four_bits();
+  std::optional<PackedWeights> fewer;
+  if (why.empty() || may_round) fewer = keeper.packed();
   if (!why.empty() && !fewer) return refuse(why);
+  if (!keeper.are_integers() && !fewer)
+    return refuse("a row of them does not end at the end of a byte");
   const KeptWeights weights = keeper.make(std::move(fewer));
   NewLayer added = copy_of(graph, id);
   added.inputs[1] = weights.integers;
   const ValueId further[] = {ValueId::kNone, weights.zeros, weights.scales};
   added.inputs.insert(added.inputs.begin() + 2, std::begin(further), std::end(further));
   added.op_input_count = 5;
-  if (weights.have_4_bits) {
+  const bool are_packed = weights.encoding != WeightEncoding::kIntegers;
+  if (are_packed) {
     auto& op = std::get<MatMul>(added.op);
-    op.transpose_b = op.b_has_4_bits = true;
+    op.transpose_b = true;
+    op.b_encoding = weights.encoding;
     op.may_round_a = may_round;
   }
   if (why = run.ask_targets(graph, added); !why.empty()) return refuse(why);
   const ValueId reals = graph.layer(dequantize).outputs[0];
   const std::string name = graph.layer(id).name;
-  const std::string_view type =
-      weights.have_4_bits ? "4 bits" : to_string(graph.value(weights.integers).type().dtype);
+  const std::string type = are_packed
+                               ? fmt::format("{} bits", bits_of(weights.encoding))
+                               : std::string(to_string(graph.value(weights.integers).type().dtype));
   const int64_t count = element_count(graph, reals);
-  const Saving saved{.bytes = weights.have_4_bits ? count * 7 / 2 : count * 3};
+  const Saving saved{.bytes = count * 4 - count * bits_of(weights.encoding) / 8};
   graph.replace_layer(id, graph.add(std::move(added)));
   std::string text = fmt::format("reads weights of {}", type);
-  if (weights.have_4_bits && may_round) text += ", and may round the other operand to 8 bits";
+  if (are_packed && may_round) text += ", and may round the other operand to 8 bits";
   run.did(name, std::move(text), saved);
   return true;
 }

@@ -9,7 +9,7 @@
 #define ANNEAL_FOR_EACH_PASS(X)                                                                   \
   X(solve_sizes, kExact, "shape arithmetic becomes constants and size expressions")               \
   X(dequantize_weights, kExact,                                                                   \
-    "4-bit weights are dequantized for targets without a kernel that multiplies by them")         \
+    "packed weights are dequantized for targets without a kernel that multiplies by them")        \
   X(push_slice, kExact, "slices move before layers whose constant results are too large to fold") \
   X(fold_constants, kExact, "layers with only constant inputs are computed at build time")        \
   X(solve_indices, kExact, "gathers and scatters by constant indices become slices")              \
@@ -40,7 +40,7 @@
   X(move_quantize, kInexact, "data-movement ops run on quantized values")                         \
   X(integer_products, kInexact, "products of dequantized operands are computed in integers")      \
   X(keep_quantized_weights, kExact,                                                               \
-    "products of few rows read weights of 4 or 8 bits without expanding them")                    \
+    "products of few rows read weights of 8 bits or fewer without expanding them")                \
   X(lower_quantize, kExact, "Quantize and Dequantize layers become elementwise programs")         \
   X(fuse_pointwise, kExact, "chains of elementwise layers become one layer")                      \
   X(fuse_softmax, kInexact, "a Log or TopK after a softmax is fused with it")                     \

@@ -82,7 +82,7 @@ class WeightQuantizer {
     bool changed = false;
     for (const LayerId id : graph_.order())
       if (run_.may_rewrite() && op_as<MatMul>(graph_, id))
-        changed |= has_4_bits(id) ? let_round(id) : visit_product(id);
+        changed |= has_packed_integers(id) ? let_round(id) : visit_product(id);
     for (const LayerId id : graph_.order())
       if (run_.may_rewrite() && op_as<Gather>(graph_, id)) changed |= visit_gather(id);
     return changed;
@@ -129,16 +129,22 @@ class WeightQuantizer {
     return true;
   }
 
-  bool has_4_bits(LayerId id) const { return op_as<MatMul>(graph_, id)->b_has_4_bits; }
+  bool has_packed_integers(LayerId id) const {
+    const WeightEncoding encoding = op_as<MatMul>(graph_, id)->b_encoding;
+    return has_integers(encoding) && encoding != WeightEncoding::kIntegers;
+  }
 
   bool let_round(LayerId id) {
     if (format_.bits != 4 || op_as<MatMul>(graph_, id)->may_round_a || asked_.of(graph_.layer(id)))
       return false;
     NewLayer added = copy_of(graph_, id);
-    std::get<MatMul>(added.op).may_round_a = true;
+    auto& op = std::get<MatMul>(added.op);
+    op.may_round_a = true;
+    const int bits = bits_of(op.b_encoding);
     const std::string name = graph_.layer(id).name;
     graph_.replace_layer(id, graph_.add(std::move(added)));
-    run_.did(name, "its weights have 4 bits, so it may round the other operand to 8 bits");
+    run_.did(name,
+             fmt::format("its weights have {} bits, so it may round the other operand to 8", bits));
     return true;
   }
 
@@ -291,7 +297,8 @@ class WeightQuantizer {
     NewLayer asked = copy_of(graph_, id);
     auto& op = std::get<MatMul>(asked.op);
     op.transpose_b = true;
-    op.b_has_4_bits = op.may_round_a = format_.bits == 4;
+    op.may_round_a = format_.bits == 4;
+    if (format_.bits == 4) op.b_encoding = WeightEncoding::kU4;
     const Tensor codes = format_.bits == 4
                              ? allocate_tensor(DataType::kU8, {rows, depth / 2}).tensor
                              : allocate_tensor(DataType::kI8, {rows, depth}).tensor;

@@ -32,7 +32,7 @@ double weight_bytes_as_floats(const Graph& graph, const PassOptions& options) {
     if (const LayerId made_by = producer(graph, weights); op_as<Dequantize>(graph, made_by))
       weights = graph.layer(made_by).inputs[0];
     if (const Tensor* tensor = graph.constant(weights))
-      elements += static_cast<double>(tensor->count()) * (product->b_has_4_bits ? 2 : 1);
+      elements += static_cast<double>(tensor->count()) * codes_in_byte(product->b_encoding);
   }
   return elements * (has_halves(options) ? 2 : 4);
 }

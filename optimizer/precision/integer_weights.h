@@ -15,7 +15,8 @@ double weight_bytes_as_floats(const Graph& graph, const PassOptions& options);
 
 // Whether kernels may round rows of the left side of a MatMul to 8 bits: the model says so, or the
 // options ask for weights of 4 bits, and `asked` for no precision of the layer. The product of
-// rounded rows by weights of 4 bits takes less time than by f32 weights for any number of rows.
+// rounded rows by integers of 4 or 2 bits takes less time than by f32 weights for any number of
+// rows.
 bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options,
                          const LayerPrecisions& asked);
 

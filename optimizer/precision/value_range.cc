@@ -7,6 +7,7 @@
 #include "anneal/graph/op/op_traits.h"
 #include "anneal/optimizer/analysis/channel_weights.h"
 #include "anneal/optimizer/analysis/query.h"
+#include "anneal/optimizer/precision/packed_weights.h"
 
 namespace anneal {
 namespace {
@@ -295,9 +296,8 @@ class FactFinder {
       facts.is_of_integers = true;
       facts.expected = kInfinite;
     } else if (std::holds_alternative<Dequantize>(layer.op)) {
-      const NumberRange scale = operand(node, 1).range;
-      const double zero = has(node, 2) ? operand(node, 2).range.magnitude() : 0;
-      facts.range = symmetric_range(product_of_ends(x.magnitude() + zero, scale.magnitude()));
+      const WeightEncoding encoding = std::get<Dequantize>(layer.op).encoding;
+      facts.range = scaled(node, largest_number(encoding, x.magnitude()), 2, 1);
       facts.is_of_product = facts.is_feature = true;
       facts.expected = kOrdinary;
     } else if (!bodies_of(layer.op).empty()) {
@@ -452,6 +452,12 @@ class FactFinder {
     return facts;
   }
 
+  // zero, scale: the operands that are the zero points and scales.
+  NumberRange scaled(const FlowNode& node, double code, size_t zero, size_t scale) {
+    const double shift = has(node, zero) ? operand(node, zero).range.magnitude() : 0;
+    return symmetric_range(product_of_ends(code + shift, operand(node, scale).range.magnitude()));
+  }
+
   // Whether the left operand's rows are softmaxes, so that results are means of the right operand.
   bool is_mean(const FlowNode& node, const MatMul& matmul) const {
     const FlowNode& left = flow_[node.operands[0]];
@@ -500,10 +506,13 @@ class FactFinder {
       facts.expected = b.expected;
       return facts;
     }
-    const double each = product_of_ends(a.range.magnitude(), b.range.magnitude());
+    NumberRange weights = b.range;
+    if (matmul && has(node, 4))
+      weights = scaled(node, largest_number(matmul->b_encoding, weights.magnitude()), 3, 4);
+    const double each = product_of_ends(a.range.magnitude(), weights.magnitude());
     facts.range =
         symmetric_range(matmul ? product_of_ends(each, summands(graph_, node.layer)) : kInfinite,
-                        a.range.is_integer && b.range.is_integer);
+                        a.range.is_integer && weights.is_integer);
     facts.expected = kInfinite;
     return facts;
   }

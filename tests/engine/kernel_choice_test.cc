@@ -149,6 +149,50 @@ TEST(QuantizedWeights, StayInTheEngineAndGiveWhatTheReferenceGives) {
   }
 }
 
+// Floats of 8 bits with a scale for each column, or one; floats of 4 bits in blocks; integers of 2
+// bits. Random codes are small.
+constexpr std::string_view kCodes = R"text(graph g(x: f32[2,256])
+  const w: u8[256,300] = random(1)
+  const s: f32[300] = random(2)
+  const v: u8[260,256] = random(3)
+  const t: f32[260,8] = random(4)
+  const u: u8[70,256] = random(5)
+  const q: u8[30,64] = random(6)
+  const z: u8[30,4] = random(7)
+  const p: f32[30,4] = random(8)
+  columns = Dequantize(w, s) axis=1 encoding=e4m3
+  a = MatMul(x, columns)
+  blocks = Dequantize(v, t) axis=1 block_size=32 encoding=e2m1
+  b = MatMul(x, blocks) transpose_b=true
+  one = Dequantize(u, f32[]{0.5}) encoding=e5m2
+  swapped = Transpose(one) permutation=[1,0]
+  c = MatMul(x, swapped)
+  d = MatMul(x, q, _, z, p) transpose_b=true b_encoding=u2
+  return a, b, c, d
+)text";
+
+TEST(QuantizedWeights, StayCodesAndGiveWhatTheReferenceGives) {
+  GraphBuildOptions options;
+  options.passes.cached_weight_bytes = 0;
+  const EngineFile file = build_text(kCodes, options);
+  EXPECT_THAT(product_kernels(file), ::testing::Each("cpu.matmul.quantized_weights"));
+  EXPECT_EQ(product_kernels(file).size(), file.plans[0].steps.size());
+  constexpr size_t kBytes = 256 * 300 + 260 * 256 / 2 + 70 * 256 + 30 * 64;
+  EXPECT_LT(save(file).size(), kBytes * 3 / 2);
+  const std::vector<Tensor> inputs = {random_f32({2, 256}, 8)};
+  const auto engine = engine_of(file);
+  ExecutionContext context(engine, {});
+  const auto wanted = reference(kCodes, inputs);
+  for (const auto& [name, got] : run(context, *engine, inputs)) {
+    const std::vector<float>& want = wanted.at(name);
+    ASSERT_EQ(got.size(), want.size());
+    float largest = 0;
+    for (const float number : want) largest = std::max(largest, std::abs(number));
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], 1e-5F * largest) << name << "[" << i << "]";
+  }
+}
+
 TEST(QuantizedWeights, StayWhereLowerPrecisionIsAllowed) {
   for (const Precision precision : {Precision::kF16, Precision::kBF16, Precision::kI8}) {
     GraphBuildOptions options;

@@ -11,6 +11,7 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
+#include "anneal/graph/op/op_names.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/tests/kernels/layer_run.h"
 #include "anneal/tests/kernels/tensor_text.h"
@@ -25,7 +26,7 @@ struct Weights {
   bool per_column = true, transposed = false;
   DataType dtype = DataType::kI8;
   Zeros zeros = Zeros::kNone;
-  bool have_4_bits = false;  // transposed
+  WeightEncoding encoding = WeightEncoding::kIntegers;  // others are transposed
 };
 
 constexpr Weights kWeights[] = {
@@ -41,16 +42,38 @@ constexpr Weights kWeights[] = {
      .dtype = DataType::kU8,
      .zeros = Zeros::kMiddle},
     {.k = 1300, .n = 35, .groups = 2, .per_column = false},
-    {.k = 1024, .n = 300, .groups = 32, .transposed = true, .have_4_bits = true},
-    {.k = 66, .n = 45, .groups = 3, .transposed = true, .zeros = Zeros::kAny, .have_4_bits = true},
-    {.k = 1030, .n = 17, .per_column = false, .transposed = true, .have_4_bits = true},
+    {.k = 1024, .n = 300, .groups = 32, .transposed = true, .encoding = WeightEncoding::kU4},
+    {.k = 66,
+     .n = 45,
+     .groups = 3,
+     .transposed = true,
+     .zeros = Zeros::kAny,
+     .encoding = WeightEncoding::kU4},
+    {.k = 1030, .n = 17, .per_column = false, .transposed = true, .encoding = WeightEncoding::kU4},
     {.k = 96,
      .n = 33,
      .groups = 6,
      .per_column = false,
      .transposed = true,
      .zeros = Zeros::kAny,
-     .have_4_bits = true},
+     .encoding = WeightEncoding::kU4},
+    {.k = 1024, .n = 300, .groups = 32, .transposed = true, .encoding = WeightEncoding::kU2},
+    {.k = 132,
+     .n = 45,
+     .groups = 3,
+     .transposed = true,
+     .zeros = Zeros::kAny,
+     .encoding = WeightEncoding::kU2},
+    {.k = 1100, .n = 70, .transposed = true, .encoding = WeightEncoding::kE4M3},
+    {.k = 96, .n = 33, .groups = 6, .transposed = true, .encoding = WeightEncoding::kE5M2},
+    {.k = 1030,
+     .n = 17,
+     .per_column = false,
+     .transposed = true,
+     .encoding = WeightEncoding::kE4M3},
+    {.k = 1024, .n = 300, .groups = 64, .transposed = true, .encoding = WeightEncoding::kE2M1},
+    {.k = 66, .n = 131, .groups = 3, .transposed = true, .encoding = WeightEncoding::kFp4},
+    {.k = 256, .n = 40, .groups = 4, .transposed = true, .encoding = WeightEncoding::kNf4},
 };
 
 struct Operands {
@@ -59,7 +82,7 @@ struct Operands {
 
 TestLayer layer_of(const Weights& weights, std::vector<std::optional<Tensor>> inputs,
                    int64_t rows) {
-  TestLayer layer{MatMul{.transpose_b = weights.transposed, .b_has_4_bits = weights.have_4_bits}};
+  TestLayer layer{MatMul{.transpose_b = weights.transposed, .b_encoding = weights.encoding}};
   layer.inputs = std::move(inputs);
   layer.op_input_count = static_cast<int>(layer.inputs.size());
   layer.output_dims = {{rows, weights.n}};
@@ -76,40 +99,53 @@ Tensor normal_rows(int64_t rows, int64_t k) {
   return a.tensor;
 }
 
-// The form of MatMul::b_has_4_bits, and the same numbers as f32.
-Operands make_4_bits(const Weights& w, int64_t rows) {
+// A code of a finite number.
+int random_code(WeightEncoding encoding, std::mt19937& random) {
+  const int code = std::uniform_int_distribution<int>(0, (1 << bits_of(encoding)) - 1)(random);
+  if (encoding == WeightEncoding::kE4M3 && (code & 0x7f) == 0x7f) return code - 1;
+  if (encoding == WeightEncoding::kE5M2 && (code & 0x7c) == 0x7c) return code - 4;
+  return code;
+}
+
+// The form of MatMul::b_encoding, and the same numbers as f32.
+Operands make_codes(const Weights& w, int64_t rows) {
   std::mt19937 random(static_cast<uint32_t>(w.k + w.n));
-  const auto code = [&] { return std::uniform_int_distribution<int>(0, 15)(random); };
+  const int bits = bits_of(w.encoding), in_byte = codes_in_byte(w.encoding);
+  const bool are_integers = has_integers(w.encoding);
+  const int middle = are_integers ? 1 << (bits - 1) : 0;
   const int64_t columns = w.per_column ? w.n : 1, group = w.k / w.groups;
-  NewTensor codes = allocate_tensor(DataType::kU8, {w.n, w.k / 2});
+  NewTensor codes = allocate_tensor(DataType::kU8, {w.n, w.k / in_byte});
   NewTensor floats = allocate_tensor(DataType::kF32, {w.n, w.k});
   NewTensor scales = allocate_tensor(DataType::kF32, {columns, w.groups});
   NewTensor zeros = allocate_tensor(DataType::kU8, {columns, w.groups});
   auto* scale = reinterpret_cast<float*>(scales.data.data());
   for (size_t i = 0; i < zeros.data.size(); ++i) {
-    scale[i] = 0.001F * static_cast<float>(code() + 1);
-    zeros.data[i] = static_cast<std::byte>(w.zeros == Zeros::kAny ? code() : 8);
+    scale[i] = 0.001F * static_cast<float>(random_code(WeightEncoding::kU4, random) + 1);
+    zeros.data[i] =
+        static_cast<std::byte>(w.zeros == Zeros::kAny ? random_code(w.encoding, random) : middle);
   }
   for (int64_t n = 0; n < w.n; ++n)
     for (int64_t k = 0; k < w.k; ++k) {
-      const int value = code();
+      const int code = random_code(w.encoding, random);
       const auto of_scale = static_cast<size_t>((w.per_column ? n * w.groups : 0) + k / group);
-      std::byte& byte = codes.data[static_cast<size_t>(n * (w.k / 2) + k / 2)];
-      byte |= static_cast<std::byte>(k % 2 == 0 ? value : value << 4);
-      reinterpret_cast<float*>(floats.data.data())[n * w.k + k] =
-          static_cast<float>(value - std::to_integer<int>(zeros.data[of_scale])) * scale[of_scale];
+      std::byte& byte = codes.data[static_cast<size_t>(n * (w.k / in_byte) + k / in_byte)];
+      byte |= static_cast<std::byte>(code << (k % in_byte * bits));
+      const float number =
+          are_integers ? static_cast<float>(code - std::to_integer<int>(zeros.data[of_scale]))
+                       : number_of(w.encoding, static_cast<uint8_t>(code));
+      reinterpret_cast<float*>(floats.data.data())[n * w.k + k] = number * scale[of_scale];
     }
   std::optional<Tensor> zero;
   if (w.zeros != Zeros::kNone) zero = zeros.tensor;
   const Tensor a = normal_rows(rows, w.k);
   Operands made{layer_of(w, {a, codes.tensor, std::nullopt, zero, scales.tensor}, rows),
                 layer_of(w, {a, floats.tensor}, rows)};
-  std::get<MatMul>(made.floats.op).b_has_4_bits = false;
+  std::get<MatMul>(made.floats.op).b_encoding = WeightEncoding::kIntegers;
   return made;
 }
 
 Operands make(const Weights& w, int64_t rows) {
-  if (w.have_4_bits) return make_4_bits(w, rows);
+  if (w.encoding != WeightEncoding::kIntegers) return make_codes(w, rows);
   std::mt19937 random(static_cast<uint32_t>(w.k + rows));
   std::normal_distribution<float> normal;
   const bool is_signed = w.dtype == DataType::kI8;
@@ -166,8 +202,8 @@ TEST(QuantizedWeights, GiveTheBitsOfDequantizedOnes) {
             {.threads = threads, .constants = {1, 3, 4}, .ignore_speed_heuristics = true});
         ASSERT_EQ(got.why_not, "");
         EXPECT_EQ(got.outputs, wanted.outputs)
-            << fmt::format("{} x {} in {} groups, {} rows, {} threads", weights.k, weights.n,
-                           weights.groups, rows, threads);
+            << fmt::format("{} x {} in {} groups of {}, {} rows, {} threads", weights.k, weights.n,
+                           weights.groups, to_string(weights.encoding), rows, threads);
       }
     }
 }
@@ -233,16 +269,28 @@ const KernelEntry& rounded_rows() { return *find_kernel(cpu_backend(), "cpu.matm
 
 // Weights as the kernel takes them.
 constexpr Weights kOfRoundedRows[] = {
-    {.k = 1024, .n = 300, .groups = 32, .transposed = true, .have_4_bits = true},
-    {.k = 96, .n = 33, .groups = 6, .transposed = true, .zeros = Zeros::kAny, .have_4_bits = true},
-    {.k = 4096, .n = 70, .per_column = false, .transposed = true, .have_4_bits = true},
+    {.k = 1024, .n = 300, .groups = 32, .transposed = true, .encoding = WeightEncoding::kU4},
+    {.k = 96,
+     .n = 33,
+     .groups = 6,
+     .transposed = true,
+     .zeros = Zeros::kAny,
+     .encoding = WeightEncoding::kU4},
+    {.k = 4096, .n = 70, .per_column = false, .transposed = true, .encoding = WeightEncoding::kU4},
     {.k = 240,
      .n = 16,
      .groups = 5,
      .per_column = false,
      .transposed = true,
      .zeros = Zeros::kAny,
-     .have_4_bits = true},
+     .encoding = WeightEncoding::kU4},
+    {.k = 512, .n = 45, .groups = 16, .transposed = true, .encoding = WeightEncoding::kU2},
+    {.k = 96,
+     .n = 33,
+     .groups = 6,
+     .transposed = true,
+     .zeros = Zeros::kAny,
+     .encoding = WeightEncoding::kU2},
 };
 
 // Those that this machine, and ANNEAL_MAX_ISA, allow.
@@ -325,8 +373,10 @@ TEST(RoundedRows, AreOnlyThoseThatMayBe) {
         .why_not;
   };
   EXPECT_EQ(why_not(kOfRoundedRows[0], false), "the left side may not be rounded");
-  EXPECT_EQ(why_not(kWeights[0], true), "the weights do not have 4 bits");
-  EXPECT_EQ(why_not({.k = 66, .n = 4, .transposed = true, .have_4_bits = true}, true),
+  EXPECT_EQ(why_not(kWeights[0], true), "the weights are no integers of 4 or 2 bits");
+  EXPECT_EQ(why_not({.k = 64, .n = 4, .transposed = true, .encoding = WeightEncoding::kE2M1}, true),
+            "the weights are no integers of 4 or 2 bits");
+  EXPECT_EQ(why_not({.k = 66, .n = 4, .transposed = true, .encoding = WeightEncoding::kU4}, true),
             "scales of groups that are no multiple of 16");
   EXPECT_FALSE(rounded_rows().exact) << "--exact leaves it out";
 }

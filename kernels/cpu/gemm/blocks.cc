@@ -144,9 +144,85 @@ struct HalfWeightsDot : F32Dot {
 
 #include "anneal/kernels/cpu/gemm/tile-inl.h"
 
+// Codes that become f32 by way of a panel, with as many rows as there are: numbers(row, v) are
+// those of vector v of a panel's row.
+struct CodesDot : F32Dot {
+  static constexpr bool kScales = true, kZeros = false;
+  static HWY_INLINE Vector scaled(Vector numbers, Vector scale, Vector) {
+    return hn::Mul(numbers, scale);
+  }
+};
+
+struct U2Codes : CodesDot {
+  static constexpr int kColumnBits = 2;
+  static constexpr bool kZeros = true;
+  explicit U2Codes(WeightEncoding) {}
+  HWY_INLINE Vector numbers(const std::byte* row, int v) const {
+    const hn::RebindToSigned<D> d;
+    const int column = v * kLanes;
+    int32_t word;
+    std::memcpy(&word, row + column / 16 * 4, sizeof word);
+    const auto places = hn::Mul(hn::Iota(d, column % 16), hn::Set(d, 2));
+    const auto high = hn::Shl(hn::Set(d, word), hn::Sub(hn::Set(d, 30), places));
+    return hn::ConvertTo(D(), hn::ShiftRight<30>(high));
+  }
+  static HWY_INLINE Vector scaled(Vector integers, Vector scale, Vector zero) {
+    return hn::Mul(hn::Sub(integers, zero), scale);
+  }
+};
+
+struct Float4Codes : CodesDot {
+  static constexpr int kColumnBits = 4;
+  explicit Float4Codes(WeightEncoding encoding) : table_(numbers_of_4_bits(encoding).data()) {}
+  HWY_INLINE Vector numbers(const std::byte* row, int v) const {
+    const hn::Rebind<uint8_t, D> bytes;
+    const hn::RebindToSigned<D> d;
+    constexpr int kHalf = kVectors / 2;
+    const auto* at = reinterpret_cast<const uint8_t*>(row + v % kHalf * kLanes);
+    const auto both = hn::PromoteTo(d, hn::LoadU(bytes, at));
+    const auto codes = v < kHalf ? hn::And(both, hn::Set(d, 15)) : hn::ShiftRight<4>(both);
+#if HWY_TARGET == HWY_AVX3
+    return hn::TableLookupLanes(hn::LoadU(D(), table_), hn::IndicesFromVec(D(), codes));
+#elif HWY_TARGET == HWY_AVX2
+    const auto within = hn::IndicesFromVec(D(), hn::And(codes, hn::Set(d, 7)));
+    const auto low = hn::TableLookupLanes(hn::LoadU(D(), table_), within);
+    const auto high = hn::TableLookupLanes(hn::LoadU(D(), table_ + kLanes), within);
+    return hn::IfThenElse(hn::RebindMask(D(), hn::Gt(codes, hn::Set(d, 7))), high, low);
+#else
+    return hn::GatherIndex(D(), table_, codes);
+#endif
+  }
+
+ private:
+  const float* table_;
+};
+
+// f16 has the fields of both types, and the exponent bias of E5M2; that of E4M3 is less by 8.
+struct Float8Codes : CodesDot {
+  static constexpr int kColumnBits = 8;
+  explicit Float8Codes(WeightEncoding encoding)
+      : shift_(encoding == WeightEncoding::kE4M3 ? 7 : 8),
+        factor_(encoding == WeightEncoding::kE4M3 ? 256.0F : 1.0F) {}
+  HWY_INLINE Vector numbers(const std::byte* row, int v) const {
+    const hn::Rebind<uint8_t, D> bytes;
+    const hn::Rebind<uint16_t, D> words;
+    const auto codes =
+        hn::PromoteTo(words, hn::LoadU(bytes, reinterpret_cast<const uint8_t*>(row + v * kLanes)));
+    const auto magnitude = hn::ShiftLeftSame(hn::And(codes, hn::Set(words, 0x7f)), shift_);
+    const auto sign = hn::ShiftLeft<8>(hn::And(codes, hn::Set(words, 0x80)));
+    const hn::Rebind<hwy::float16_t, D> halves;
+    const auto half = hn::BitCast(halves, hn::Or(sign, magnitude));
+    return hn::Mul(hn::PromoteTo(D(), half), hn::Set(D(), factor_));
+  }
+
+ private:
+  int shift_;
+  float factor_;
+};
+
 // The lanes of a block's panel, from this column on, as a panel of f32.
 template <class Dot>
-void convert_panel(const GemmBlock& block, int64_t column, float* to) {
+void convert_panel(const GemmBlock& block, const Dot& dot, int64_t column, float* to) {
   constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
   constexpr int64_t kLaneBytes = kColumns * Dot::kColumnBits / 8;
   const std::byte* from = block.b + column / kColumns * block.panel_stride;
@@ -156,14 +232,19 @@ void convert_panel(const GemmBlock& block, int64_t column, float* to) {
       const int64_t at = tap * block.scales_stride + column;
       for (int v = 0; v < Dot::kVectors; ++v) {
         scales[v] = Dot::load_sum(block.scales + at + v * Dot::kLanes);
-        zeros[v] = Dot::kZeros ? Dot::load_sum(block.zeros + at + v * Dot::kLanes) : Dot::zero();
+        const bool has_zeros = Dot::kZeros && block.zeros != nullptr;
+        zeros[v] = has_zeros ? Dot::load_sum(block.zeros + at + v * Dot::kLanes) : Dot::zero();
       }
     }
     for (int64_t lane = 0; lane < block.lanes; ++lane, from += kLaneBytes, to += kColumns) {
       __builtin_prefetch(from + block.panel_stride);  // of the next panel
 #pragma GCC unroll 8
       for (int v = 0; v < Dot::kVectors; ++v) {
-        auto numbers = load_columns<Dot>(from, v);
+        auto numbers = typename Dot::Vector{};
+        if constexpr (requires { dot.numbers(from, v); })
+          numbers = dot.numbers(from, v);
+        else
+          numbers = load_columns<Dot>(from, v);
         if constexpr (Dot::kScales) numbers = Dot::scaled(numbers, scales[v], zeros[v]);
         Dot::store_sum(to + v * Dot::kLanes, numbers);
       }
@@ -171,15 +252,14 @@ void convert_panel(const GemmBlock& block, int64_t column, float* to) {
   }
 }
 
-// With few rows, weights are converted in registers; with many, all rows read a panel that was
-// converted once. Either way every sum is the same chain of the same products.
+// With few rows, weights are converted in registers, but for codes; with many, all rows read a
+// panel that was converted once. Either way every sum is the same chain of the same products.
 template <class Dot>
-void weights_block_of(const GemmBlock& block) {
-  if (block.rows <= Dot::kRows) return gemm_block<Dot>(block);
+void converted_block(const GemmBlock& block, const Dot& dot) {
   constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
   alignas(64) float panel[kBlockLanes * kColumns];
   for (int64_t column = 0; column < block.columns; column += kColumns) {
-    convert_panel<Dot>(block, column, panel);
+    convert_panel(block, dot, column, panel);
     GemmBlock part = block;
     part.b = reinterpret_cast<const std::byte*>(panel);
     part.c = block.c + column * 4;
@@ -194,6 +274,10 @@ void weights_block_of(const GemmBlock& block) {
     gemm_block<F32Dot>(part);
   }
 }
+template <class Dot>
+void weights_block_of(const GemmBlock& block) {
+  block.rows <= Dot::kRows ? gemm_block<Dot>(block) : converted_block(block, Dot());
+}
 
 }  // namespace
 
@@ -204,6 +288,11 @@ void weights8_block(const GemmBlock& block) {
 void weights4_block(const GemmBlock& block) {
   block.zeros == nullptr ? weights_block_of<Weights4Dot<false>>(block)
                          : weights_block_of<Weights4Dot<true>>(block);
+}
+void codes_block(const GemmBlock& block) {
+  if (block.encoding == WeightEncoding::kU2) return converted_block(block, U2Codes(block.encoding));
+  has_float8(block.encoding) ? converted_block(block, Float8Codes(block.encoding))
+                             : converted_block(block, Float4Codes(block.encoding));
 }
 void weights_f16_block(const GemmBlock& block) {
   weights_block_of<HalfWeightsDot<hwy::float16_t, GemmKind::kWeightsF16>>(block);
@@ -264,11 +353,19 @@ GemmKernels f32_gemm(Isa isa) {
   return kernels;
 }
 
-GemmKernels weights_gemm(Isa isa, bool in_4_bits) {
+GemmKernels weights_gemm(Isa isa, WeightEncoding encoding) {
   GemmKernels kernels = f32_gemm(isa);
-  kernels.kind = in_4_bits ? GemmKind::kWeights4 : GemmKind::kWeights8;
-  kernels.block =
-      in_4_bits ? ANNEAL_BY_ISA(isa, weights4_block) : ANNEAL_BY_ISA(isa, weights8_block);
+  kernels.encoding = encoding;
+  if (encoding == WeightEncoding::kIntegers) {
+    kernels.kind = GemmKind::kWeights8;
+    kernels.block = ANNEAL_BY_ISA(isa, weights8_block);
+  } else if (encoding == WeightEncoding::kU4) {
+    kernels.kind = GemmKind::kWeights4;
+    kernels.block = ANNEAL_BY_ISA(isa, weights4_block);
+  } else {
+    kernels.kind = GemmKind::kCodes;
+    kernels.block = ANNEAL_BY_ISA(isa, codes_block);
+  }
   return kernels;
 }
 
@@ -302,6 +399,7 @@ bool GemmKernels::reads(DataType storage) const {
     case GemmKind::kF32:
     case GemmKind::kWeights8:
     case GemmKind::kWeights4:
+    case GemmKind::kCodes:
     case GemmKind::kWeightsF16:
     case GemmKind::kWeightsBf16:
       return storage == DataType::kF32;

@@ -270,6 +270,12 @@ std::string FourBitLayout::form() const {
 
 namespace {
 
+// The four numbers of 2 bits in a byte, as numbers of 4 bits.
+uint32_t widened(uint8_t codes) {
+  const uint32_t pairs = (codes | codes << 4) & 0x0f0fU;
+  return (pairs | pairs << 2) & 0x3333U;
+}
+
 // The four numbers of 4 bits in the low 16 bits, each in the low half of a byte.
 uint32_t spread(uint32_t halves) {
   halves = (halves | halves << 8) & 0x00ff00ff;
@@ -284,16 +290,21 @@ void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, in
   const int64_t width = std::min(FourBitLayout::kColumns, layout.n - first);
   to += panel * layout.panel_bytes();
   std::memset(to, 0, static_cast<size_t>(layout.panel_bytes()));
-  const int64_t groups = layout.groups();
+  const int64_t groups = layout.groups(), step = source.bits;  // bytes of eight codes
+  // Of 2 bits without zero points: the difference of the middles.
+  const uint32_t raise = source.bits == 2 && !layout.has_zeros ? 0x66666666 : 0;
   for (int64_t column = 0; column < width; ++column) {
-    const uint8_t* from = source.codes + (first + column) * (layout.k / 2);
+    const uint8_t* from = source.codes + (first + column) * (layout.k * source.bits / 8);
     const int64_t factor = (first + column) * source.factor_stride;
     std::byte* at = to;
     for (int64_t group = 0; group < groups; ++group, at += layout.group_bytes()) {
       auto* out = reinterpret_cast<uint8_t*>(at) + column * 4;
-      for (int64_t k = 0; k < layout.group; k += 8, out += 64, from += 4) {
+      for (int64_t k = 0; k < layout.group; k += 8, out += 64, from += step) {
         uint32_t codes;
-        std::memcpy(&codes, from, sizeof codes);
+        if (source.bits == 4)
+          std::memcpy(&codes, from, sizeof codes);
+        else
+          codes = (widened(from[0]) | widened(from[1]) << 16) + raise;
         codes = spread(codes & 0xffff) | spread(codes >> 16) << 4;
         std::memcpy(out, &codes, sizeof codes);
       }

@@ -37,11 +37,13 @@ struct FourBitLayout {
   std::string form() const;  // as packed_constant() wants it
 };
 
-// Weights to pack: columns of k / 2 bytes, low halves first; scales and zero points of a column lie
-// factor_stride apart from those of the next one, and those of a group follow each other; a stride
-// of 0: one column for all. zeros may be null.
+// Weights to pack: columns of k codes of 4 or 2 bits, from the lowest bits of a byte on; scales and
+// zero points of a column lie factor_stride apart from those of the next one, and those of a group
+// follow each other; a stride of 0: one column for all. zeros may be null: all are the middle, 8
+// or 2.
 struct FourBitSource {
   const uint8_t* codes = nullptr;
+  int bits = 4;
   const float* scales = nullptr;
   const uint8_t* zeros = nullptr;
   int64_t factor_stride = 0;

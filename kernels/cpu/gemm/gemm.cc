@@ -293,37 +293,44 @@ void pack_half_weights(const PackLayout& layout, const PackSource& source, int64
     for (int64_t k = 0; k < layout.k; ++k) out[k * columns + i] = from[k * step];
 }
 
-// The weights less 8, so that they have a sign. In a panel's row the second half of the columns
-// lies in the high halves of the bytes.
-void pack_weights4(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
-                   std::byte* base, std::byte* to) {
-  constexpr int kMiddle = 8;
+// Scales and zero points, less `middle`, of the columns of a panel.
+void pack_factors(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+                  int middle, std::byte* base) {
   auto* scales = reinterpret_cast<float*>(base + layout.sums_offset()) + first;
   auto* zeros = reinterpret_cast<float*>(base + layout.zeros_offset()) + first;
-  auto* out = reinterpret_cast<uint8_t*>(to);
-  const int64_t half = layout.tile_columns / 2, row_bytes = layout.lane_bytes();
-  std::memset(to, 0, static_cast<size_t>(layout.panel_bytes()));
-  for (int64_t i = 0; i < width; ++i) {
-    const auto* from =
-        reinterpret_cast<const uint8_t*>(source.data + (first + i) * source.column_stride);
-    uint8_t* at = out + i % half;
-    const int shift = i < half ? 0 : 4;
-    for (int64_t k = 0; k < layout.k; ++k, at += row_bytes) {
-      const int code = (from[k / 2] >> k % 2 * 4 & 15) ^ kMiddle;
-      *at = static_cast<uint8_t>(*at | code << shift);
-    }
-  }
   for (int64_t group = 0; group < layout.groups(); ++group) {
     for (int64_t i = 0; i < layout.tile_columns; ++i) {
       const int64_t at = group * source.scale_group_stride + (first + i) * source.scale_stride;
       scales[i] = i < width ? source.scale[at] : 0.0F;
       if (!layout.has_zeros) continue;
-      zeros[i] = i < width
-                     ? static_cast<float>(load_8bit(DataType::kU8, source.zero + at) - kMiddle)
-                     : 0.0F;
+      zeros[i] = i < width ? static_cast<float>(load_8bit(DataType::kU8, source.zero + at) - middle)
+                           : 0.0F;
     }
     scales += layout.padded_columns(), zeros += layout.padded_columns();
   }
+}
+
+// The codes of weights; integers less the middle, so that they have a sign. Codes of 2 bits follow
+// each other. Of 4 bits the second half of the columns lies in the high halves of the bytes.
+void pack_codes(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
+                std::byte* base, std::byte* to) {
+  const int bits = bits_of(layout.encoding), in_byte = codes_in_byte(layout.encoding);
+  const bool are_integers = has_integers(layout.encoding);
+  const int middle = are_integers ? 1 << (bits - 1) : 0, all = (1 << bits) - 1;
+  const int64_t half = layout.tile_columns / 2, row_bytes = layout.lane_bytes();
+  std::memset(to, 0, static_cast<size_t>(layout.panel_bytes()));
+  for (int64_t i = 0; i < width; ++i) {
+    const auto* from =
+        reinterpret_cast<const uint8_t*>(source.data + (first + i) * source.column_stride);
+    const int64_t place = bits == 8 ? i : bits == 4 ? i % half : i / 4;
+    const int64_t shift = bits == 8 ? 0 : bits == 4 ? i / half * 4 : i % 4 * 2;
+    auto* at = reinterpret_cast<uint8_t*>(to) + place;
+    for (int64_t k = 0; k < layout.k; ++k, at += row_bytes) {
+      const int code = (from[k / in_byte] >> k % in_byte * bits & all) ^ middle;
+      *at = static_cast<uint8_t>(*at | code << shift);
+    }
+  }
+  pack_factors(layout, source, first, width, middle, base);
 }
 
 void pack_s8(const PackLayout& layout, const PackSource& source, int64_t first, int64_t width,
@@ -347,6 +354,7 @@ PackLayout::PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns
       n(columns),
       tap(tap == 0 ? rows : tap),
       kind(kernels.kind),
+      encoding(kernels.encoding),
       tile_columns(kernels.tile_columns),
       elements_per_lane(kernels.elements_per_lane) {}
 
@@ -361,7 +369,8 @@ std::string PackLayout::form() const {
       fmt::format("panels {}: {}x{} by {}, {} columns of {}", static_cast<int>(kind), k, n, tap,
                   tile_columns, elements_per_lane);
   if (group == 0) return text;
-  return text + fmt::format(", scales{} of {}", has_zeros ? " and zero points" : "", group);
+  return text + fmt::format(", code {}, scales{} of {}", static_cast<int>(encoding),
+                            has_zeros ? " and zero points" : "", group);
 }
 
 void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
@@ -386,7 +395,8 @@ void pack_panel(const PackLayout& layout, const PackSource& source, int64_t pane
     case GemmKind::kWeights8:
       return pack_weights8(layout, source, first, width, to, out);
     case GemmKind::kWeights4:
-      return pack_weights4(layout, source, first, width, to, out);
+    case GemmKind::kCodes:
+      return pack_codes(layout, source, first, width, to, out);
     case GemmKind::kWeightsF16:
     case GemmKind::kWeightsBf16:
       return pack_half_weights(layout, source, first, width, out);

@@ -20,8 +20,8 @@ namespace anneal::cpu {
 
 GemmKernels f32_gemm(Isa isa);
 GemmKernels int8_gemm(Isa isa);
-GemmKernels weights_gemm(Isa isa, bool in_4_bits);      // f32 by quantized weights
-GemmKernels half_weights_gemm(Isa isa, DataType half);  // f32 by weights of f16 or bf16
+GemmKernels weights_gemm(Isa isa, WeightEncoding encoding);  // f32 by quantized weights
+GemmKernels half_weights_gemm(Isa isa, DataType half);       // f32 by weights of f16 or bf16
 // The kernels for operands of that type: f32, f16, bf16 or 8 bits.
 GemmKernels gemm_of(DataType operands, Isa isa);
 
@@ -74,6 +74,7 @@ void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lan
     std::fill(sums.rows, sums.rows + block.rows, 0);
   }
   block.panel_stride = layout.panel_bytes();
+  block.encoding = layout.encoding;
   const RegisterEpilogue* const finish = block.finish;
   int64_t lane = 0;
   do {  // once even if k is 0

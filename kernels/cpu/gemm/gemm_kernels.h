@@ -4,8 +4,8 @@
 // A left-hand side is rows of 32-bit lanes: one f32, two bf16 or i16, or four u8 that follow each
 // other along k. A right-hand side is packed into panels of as many columns as a register tile has;
 // a panel holds, for each lane along k, that lane of every column. Weights of f16 and bf16 have two
-// bytes of each column there. Quantized weights (kWeights8 and kWeights4) have a byte or half a
-// byte; groups of lanes have a scale and a zero point for each column.
+// bytes of each column there. Quantized weights (kWeights8, kWeights4 and kCodes) have a byte or a
+// part of one; groups of lanes have a scale and a zero point for each column.
 //
 // Every sum is one chain of additions in the order of k, however the work is cut.
 #pragma once
@@ -15,6 +15,7 @@
 
 #include "anneal/core/integer.h"
 #include "anneal/core/tensor.h"
+#include "anneal/graph/op/weight_encoding.h"
 #include "anneal/kernels/cpu/program/register_epilogue.h"
 
 namespace anneal::cpu {
@@ -37,6 +38,7 @@ struct GemmBlock {
   // the next piece follow scales_stride numbers later. zeros is null: no column has a zero point.
   const float *scales = nullptr, *zeros = nullptr;
   int64_t scales_stride = 0;
+  WeightEncoding encoding = WeightEncoding::kIntegers;  // of kCodes
   bool accumulate = false;
   bool c_is_padded = false;  // whole panels may be written
   // Null: sums are stored. c is only read else, if sums accumulate. REQUIRES:
@@ -56,6 +58,7 @@ enum class GemmKind : uint8_t {
   kBf16,         // pairs of bf16, with sums of f32: gemm/bf16.h
   kWeights8,     // f32 * (s8 - zero) * scale, bit-equal to f32 * f32 after Dequantize
   kWeights4,     // f32 * (s4 - zero) * scale, likewise
+  kCodes,        // f32 * (number of the code - zero) * scale, likewise
   kWeightsF16,   // f32 * f16, bit-equal to f32 * f32
   kWeightsBf16,  // f32 * bf16, likewise
 };
@@ -64,16 +67,20 @@ constexpr bool has_half_weights(GemmKind kind) {
 }
 // Whether the elements of b become f32 before they are multiplied.
 constexpr bool converts_weights(GemmKind kind) {
-  return kind == GemmKind::kWeights8 || kind == GemmKind::kWeights4 || has_half_weights(kind);
+  return kind == GemmKind::kWeights8 || kind == GemmKind::kWeights4 || kind == GemmKind::kCodes ||
+         has_half_weights(kind);
 }
 
 // Rows of a tile whose weights become f32 in registers, at most; more rows read a panel that was
 // converted once. Tiles of each height are code of their own.
-constexpr int most_converting_rows(GemmKind kind) { return has_half_weights(kind) ? 1 : 4; }
+constexpr int most_converting_rows(GemmKind kind) {
+  return kind == GemmKind::kCodes ? 0 : has_half_weights(kind) ? 1 : 4;
+}
 
 // One instruction set's way to compute blocks.
 struct GemmKernels {
   GemmKind kind = GemmKind::kF32;
+  WeightEncoding encoding = WeightEncoding::kIntegers;  // of kCodes
   int tile_rows = 0, tile_columns = 0;
   int elements_per_lane = 1;
   void (*block)(const GemmBlock&) = nullptr;
@@ -103,6 +110,7 @@ struct PackLayout {
   PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns, int64_t tap = 0);
   int64_t k = 0, n = 0, tap = 0;
   GemmKind kind = GemmKind::kF32;
+  WeightEncoding encoding = WeightEncoding::kIntegers;  // of kCodes
   int tile_columns = 1, elements_per_lane = 1;
   int64_t group = 0;       // of quantized weights: lanes that share a scale, a divisor of k
   bool has_zeros = false;  // of quantized weights: room for zero points
@@ -115,6 +123,7 @@ struct PackLayout {
   int64_t padded_columns() const { return panels() * tile_columns; }
   int64_t lane_bytes() const {
     if (kind == GemmKind::kWeights4) return tile_columns / 2;
+    if (kind == GemmKind::kCodes) return tile_columns * bits_of(encoding) / 8;
     if (has_half_weights(kind)) return tile_columns * 2;
     return tile_columns * (kind == GemmKind::kWeights8 ? 1 : 4);
   }
@@ -129,8 +138,8 @@ struct PackLayout {
 };
 
 // A matrix to pack. Its k is made of several axes, the last one fastest.
-// For kWeights4 it is MatMul's b_has_4_bits: k has one axis, a byte holds two of its numbers, and
-// column_stride counts bytes.
+// For kWeights4 and kCodes it has MatMul's b_encoding: k has one axis, a byte holds several of its
+// codes, and column_stride counts bytes.
 struct PackSource {
   DataType dtype = DataType::kF32;
   const std::byte* data = nullptr;

@@ -1,5 +1,5 @@
 // MatMul by packed panels and register tiles:
-//   cpu.matmul.quantized_weights   of f32 by constant weights of 4 or 8 bits, which stay so in
+//   cpu.matmul.quantized_weights   of f32 by constant weights of 2, 4 or 8 bits, which stay so in
 //                                  memory
 //   cpu.matmul.packed              all others
 #include <algorithm>
@@ -87,8 +87,8 @@ class PackedMatMul final : public Kernel {
     const Tensor* b = request.inputs[1].constant;
     const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
     const Tensor* zero = has_zero ? request.inputs[3].constant : nullptr;
-    may_have_zeros_ =
-        has_zero || (!op.b_has_4_bits && request.inputs[1].type.dtype == DataType::kU8);
+    may_have_zeros_ = has_zero || (op.b_encoding == WeightEncoding::kIntegers &&
+                                   request.inputs[1].type.dtype == DataType::kU8);
     const bool needs_zero = has_zero && kernels_.kind == GemmKind::kI16;
     if (b == nullptr || (needs_zero && zero == nullptr)) return;
     TensorView view = kernel_view(*b);
@@ -114,7 +114,7 @@ class PackedMatMul final : public Kernel {
   static GemmKernels kernels_for(const MatMul& op, const Request& request) {
     const DataType a = request.inputs[0].type.dtype, b = request.inputs[1].type.dtype;
     const Isa isa = isa_of(request.device);
-    if (scale_group(op, request) > 0) return weights_gemm(isa, op.b_has_4_bits);
+    if (scale_group(op, request) > 0) return weights_gemm(isa, op.b_encoding);
     return a == DataType::kF32 && is_half(b) ? half_weights_gemm(isa, b) : gemm_of(a, isa);
   }
 
@@ -122,7 +122,7 @@ class PackedMatMul final : public Kernel {
   static int64_t scale_group(const MatMul& op, const Request& request) {
     if (request.op_input_count < 5 || !request.inputs[4].present) return 0;
     const int axis = op.transpose_b ? 1 : 0;
-    const int64_t depth = request.inputs[1].type.shape[axis].value() * (op.b_has_4_bits ? 2 : 1);
+    const int64_t depth = request.inputs[1].type.shape[axis].value() * codes_in_byte(op.b_encoding);
     return depth / request.inputs[4].type.shape[axis].value();
   }
 
@@ -188,7 +188,7 @@ class PackedMatMul final : public Kernel {
     source.zero = zero.data;
     if (zero.dims.rank() > 0 && count(zero.dims) > 1)
       source.zero_stride = zero.strides[zero.dims.rank() - 1];
-    if (op_.b_has_4_bits) source.k_dims[0] *= 2;
+    source.k_dims[0] *= codes_in_byte(op_.b_encoding);
     PackLayout layout(kernels_, source.k_dims[0], b.dims[rank - 1]);
     layout.group = group_;
     layout.has_zeros = group_ > 0 && may_have_zeros_;

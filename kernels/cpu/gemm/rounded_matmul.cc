@@ -1,4 +1,5 @@
-// MatMul of f32 by weights of 4 bits where the left side may be rounded (MatMul::may_round_a):
+// MatMul of f32 by integers of 4 or 2 bits where the left side may be rounded
+// (MatMul::may_round_a):
 //   cpu.matmul.rounded_rows   rounds each row to 8 bits, group by group, and sums integers
 #include <algorithm>
 #include <utility>
@@ -26,12 +27,13 @@ struct PreparedRows final : PreparedKernel {
 
 class RoundedMatMul final : public Kernel {
  public:
-  RoundedMatMul(const Request& request, const FourBitLayout& layout, Epilogues epilogues)
+  RoundedMatMul(const MatMul& op, const Request& request, const FourBitLayout& layout,
+                Epilogues epilogues)
       : layout_(layout),
         round_(round_row(isa_of(request.device))),
         dots_(four_bit_dots(isa_of(request.device))),
         epilogues_(std::move(epilogues)),
-        packed_(pack(request, layout)) {}
+        packed_(pack(request, layout, bits_of(op.b_encoding))) {}
 
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
                                           std::span<const TensorView> outputs,
@@ -83,9 +85,10 @@ class RoundedMatMul final : public Kernel {
   }
 
  private:
-  static Tensor pack(const Request& request, const FourBitLayout& layout) {
+  static Tensor pack(const Request& request, const FourBitLayout& layout, int bits) {
     const Tensor& scales = *request.inputs[4].constant;
     FourBitSource source{.codes = request.inputs[1].constant->as<uint8_t>().data(),
+                         .bits = bits,
                          .scales = scales.as<float>().data()};
     if (layout.has_zeros) source.zeros = request.inputs[3].constant->as<uint8_t>().data();
     source.factor_stride = scales.dims()[0] == 1 ? 0 : scales.dims()[1];
@@ -144,14 +147,17 @@ class RoundedMatMul final : public Kernel {
 
 KernelResult make_rounded(const MatMul& op, const Request& request) {
   if (!op.may_round_a) return refuse("the left side may not be rounded");
-  if (!op.b_has_4_bits) return refuse("the weights do not have 4 bits");
+  if (op.b_encoding != WeightEncoding::kU4 && op.b_encoding != WeightEncoding::kU2)
+    return refuse("the weights are no integers of 4 or 2 bits");
   if (op.transpose_a) return refuse("a transposed left side");
   for (const size_t i : {1, 3, 4})
     if (request.inputs[i].present && request.inputs[i].constant == nullptr)
       return refuse("weights, zero points or scales that are not constant");
   const Dims &codes = request.inputs[1].constant->dims(),
              &scales = request.inputs[4].constant->dims();
-  FourBitLayout layout{.k = codes[1] * 2, .n = codes[0], .has_zeros = request.inputs[3].present};
+  FourBitLayout layout{.k = codes[1] * codes_in_byte(op.b_encoding),
+                       .n = codes[0],
+                       .has_zeros = request.inputs[3].present};
   if (layout.k == 0 || layout.n == 0) return refuse("no weights");
   layout.group = layout.k / scales[1];
   if (layout.group % FourBitLayout::kLeastGroup != 0)
@@ -161,7 +167,7 @@ KernelResult make_rounded(const MatMul& op, const Request& request) {
     return refuse("without AVX2 f32 weights take less time");
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());
-  return std::make_unique<RoundedMatMul>(request, layout, std::move(*epilogues));
+  return std::make_unique<RoundedMatMul>(op, request, layout, std::move(*epilogues));
 }
 
 constexpr KernelEntry kEntries[] = {

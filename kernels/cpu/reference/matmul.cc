@@ -83,31 +83,36 @@ void matmul(const MatMul& op, const ReferenceArgs& args) {
 // Quantized weights, as f32.
 struct QuantizedWeights {
   QuantizedWeights(const MatMul& op, const ReferenceArgs& args)
-      : has_4_bits(op.b_has_4_bits),
+      : encoding(op.b_encoding),
         b(op.transpose_b ? transposed(args.inputs[1]) : args.inputs[1]),
         scale(op.transpose_b ? transposed(args.inputs[4]) : args.inputs[4]) {
     if (args.has(3)) zero = op.transpose_b ? transposed(args.inputs[3]) : args.inputs[3];
-    const int64_t depth = b.dims[0] * (has_4_bits ? 2 : 1);
+    const int64_t depth = b.dims[0] * codes_in_byte(encoding);
     if (depth > 0) rows_per_scale = depth / scale.dims[0];
   }
   float at(int64_t k, int64_t n) const {
     const Dims of_scale{k / rows_per_scale, scale.dims[1] == 1 ? 0 : n};
-    int32_t value = has_4_bits ? integer(b, dot(Dims{k / 2, n}, b.strides)) >> k % 2 * 4 & 15
-                               : integer(b, dot(Dims{k, n}, b.strides));
-    if (zero.data != nullptr) {
-      value -= integer(zero, dot(of_scale, zero.strides));
-    } else if (has_4_bits) {
-      value -= 8;
-    }
-    return static_cast<float>(value) * scale.as<float>()[dot(of_scale, scale.strides)];
+    return number(k, n, of_scale) * scale.as<float>()[dot(of_scale, scale.strides)];
   }
 
  private:
+  float number(int64_t k, int64_t n, const Dims& of_scale) const {
+    const int bits = bits_of(encoding), in_byte = codes_in_byte(encoding);
+    int32_t value = integer(b, dot(Dims{k / in_byte, n}, b.strides));
+    if (bits < 8) value = value >> k % in_byte * bits & ((1 << bits) - 1);
+    if (!has_integers(encoding)) return number_of(encoding, static_cast<uint8_t>(value));
+    if (zero.data != nullptr) {
+      value -= integer(zero, dot(of_scale, zero.strides));
+    } else if (bits < 8) {
+      value -= 1 << (bits - 1);
+    }
+    return static_cast<float>(value);
+  }
   static int32_t integer(const TensorView& view, int64_t offset) {
     return view.dtype == DataType::kI8 ? int32_t{view.as<int8_t>()[offset]}
                                        : int32_t{view.as<uint8_t>()[offset]};
   }
-  bool has_4_bits;
+  WeightEncoding encoding;
   TensorView b, scale, zero;
   int64_t rows_per_scale = 1;
 };

@@ -73,6 +73,8 @@ void dequantize(const Dequantize& op, const ReferenceArgs& args) {
       Dims at = coordinates(y.dims, begin);
       for (int64_t i = begin; i < end; ++i, advance(at, y.dims)) {
         double difference = load_number(x, dot(at, x.strides));
+        if (!has_integers(op.encoding))
+          difference = number_of(op.encoding, static_cast<uint8_t>(difference));
         if (zero)
           difference -= load_number(*zero, parameter_offset(*zero, op.axis, op.block_size, at));
         const Acc factor = S::load(scale.data, parameter_offset(scale, op.axis, op.block_size, at));

@@ -1,0 +1,141 @@
+#include "anneal/optimizer/precision/packed_weights.h"
+
+#include <algorithm>
+#include <span>
+
+#include "anneal/core/new_tensor.h"
+
+namespace anneal {
+namespace {
+
+struct Ends {
+  int low = 0, high = 0;
+};
+
+template <class T>
+Ends ends_of(std::span<const T> numbers) {
+  const auto [low, high] = std::minmax_element(numbers.begin(), numbers.end());
+  return {int{*low}, int{*high}};
+}
+
+Ends ends_of(const Tensor& integers) {
+  return integers.dtype() == DataType::kI8 ? ends_of(integers.as<int8_t>())
+                                           : ends_of(integers.as<uint8_t>());
+}
+
+int integer_at(const Tensor& integers, size_t i) {
+  return integers.dtype() == DataType::kI8 ? int{integers.as<int8_t>()[i]}
+                                           : int{integers.as<uint8_t>()[i]};
+}
+
+template <class T>
+Tensor transposed_matrix(const Tensor& matrix) {
+  const int64_t rows = matrix.dims()[0], columns = matrix.dims()[1];
+  NewTensor made = allocate_tensor(matrix.dtype(), {columns, rows});
+  const auto from = matrix.as<T>();
+  auto* to = reinterpret_cast<T*>(made.data.data());
+  for (int64_t column = 0; column < columns; ++column)
+    for (int64_t row = 0; row < rows; ++row)
+      *to++ = from[static_cast<size_t>(row * columns + column)];
+  return made.tensor;
+}
+
+constexpr int middle_of(int bits) { return 1 << (bits - 1); }
+constexpr int most_code(int bits) { return (1 << bits) - 1; }
+
+// The number that is subtracted from the integers: one that makes all zero points the middle, if
+// there is, else one that makes none negative, if there is.
+int shift_of(const Ends& ends, const Ends& zero, int bits) {
+  const int wanted = zero.low - middle_of(bits);
+  const bool serves =
+      zero.low == zero.high && wanted <= ends.low && ends.high <= wanted + most_code(bits);
+  if (serves) return wanted;
+  return ends.high - zero.low <= most_code(bits) ? std::min(ends.low, zero.low) : ends.low;
+}
+
+// Codes of `bits` bits, the first of a byte in its lowest bits: numbers of a row less `shift`.
+template <class T>
+Tensor codes_of(const Tensor& rows, int shift, int bits) {
+  const int in_byte = 8 / bits;
+  NewTensor made = allocate_tensor(DataType::kU8, {rows.dims()[0], rows.dims()[1] / in_byte});
+  const T* from = rows.as<T>().data();
+  for (std::byte& to : made.data) {
+    int byte = 0;
+    for (int i = 0; i < in_byte; ++i) byte |= (*from++ - shift) << (i * bits);
+    to = static_cast<std::byte>(byte);
+  }
+  return made.tensor;
+}
+
+Tensor in_rows(const Tensor& matrix, bool transposed) {
+  if (transposed) return matrix;
+  if (matrix.dtype() == DataType::kF32) return transposed_matrix<float>(matrix);
+  return matrix.dtype() == DataType::kI8 ? transposed_matrix<int8_t>(matrix)
+                                         : transposed_matrix<uint8_t>(matrix);
+}
+
+std::optional<PackedWeights> in_bits(int bits, const Tensor& integers, const Tensor& scales,
+                                     const Tensor* zeros, bool transposed) {
+  const Ends ends = ends_of(integers), zero = zeros ? ends_of(*zeros) : Ends{};
+  if (ends.high - ends.low > most_code(bits)) return std::nullopt;
+  const int shift = shift_of(ends, zero, bits);
+  if (zero.low - shift < 0 || zero.high - shift > 255) return std::nullopt;
+  const Tensor rows = in_rows(integers, transposed);
+  PackedWeights made{.encoding = bits == 2 ? WeightEncoding::kU2 : WeightEncoding::kU4,
+                     .codes = integers.dtype() == DataType::kI8
+                                  ? codes_of<int8_t>(rows, shift, bits)
+                                  : codes_of<uint8_t>(rows, shift, bits),
+                     .scales = in_rows(scales, transposed),
+                     .zeros = {}};
+  if (zero.low - shift == middle_of(bits) && zero.high == zero.low) return made;
+  NewTensor moved = allocate_tensor(DataType::kU8, made.scales.dims());
+  const std::optional<Tensor> given =
+      zeros ? std::optional(in_rows(*zeros, transposed)) : std::nullopt;
+  for (size_t i = 0; i < moved.data.size(); ++i)
+    moved.data[i] = static_cast<std::byte>((given ? integer_at(*given, i) : 0) - shift);
+  made.zeros = moved.tensor;
+  return made;
+}
+
+}  // namespace
+
+std::optional<PackedWeights> in_fewer_bits(const Tensor& integers, const Tensor& scales,
+                                           const Tensor* zeros, bool transposed) {
+  if (integers.count() == 0) return std::nullopt;
+  for (const int bits : {2, 4}) {
+    if (integers.dims()[transposed ? 1 : 0] % (8 / bits) != 0) continue;
+    if (auto made = in_bits(bits, integers, scales, zeros, transposed)) return made;
+  }
+  return std::nullopt;
+}
+
+std::optional<PackedWeights> packed_floats(WeightEncoding encoding, const Tensor& codes,
+                                           const Tensor& scales, bool transposed) {
+  if (codes.dims()[transposed ? 1 : 0] % codes_in_byte(encoding) != 0) return std::nullopt;
+  const Tensor rows = in_rows(codes, transposed);
+  const int bits = bits_of(encoding);
+  return PackedWeights{.encoding = encoding,
+                       .codes = bits == 8 ? rows : codes_of<uint8_t>(rows, 0, bits),
+                       .scales = in_rows(scales, transposed),
+                       .zeros = {}};
+}
+
+double largest_number(WeightEncoding encoding, double stored) {
+  if (encoding == WeightEncoding::kIntegers) return stored;
+  if (has_integers(encoding)) return most_code(bits_of(encoding));
+  if (encoding == WeightEncoding::kE5M2) return number_of(encoding, 0x7b);
+  if (encoding == WeightEncoding::kE4M3) return number_of(encoding, 0x7e);
+  return std::ranges::max(numbers_of_4_bits(encoding));
+}
+
+Tensor unpacked_codes(const Tensor& codes, WeightEncoding encoding) {
+  const int bits = bits_of(encoding), in_byte = codes_in_byte(encoding);
+  NewTensor made = allocate_tensor(DataType::kU8, {codes.dims()[0], in_byte * codes.dims()[1]});
+  std::byte* to = made.data.data();
+  for (const uint8_t byte : codes.as<uint8_t>())
+    for (int i = 0; i < in_byte; ++i)
+      *to++ = static_cast<std::byte>(byte >> (i * bits) & most_code(bits));
+  return made.tensor;
+}
+
+}  // namespace anneal

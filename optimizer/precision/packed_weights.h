@@ -1,0 +1,36 @@
+// Weights of a product in codes of a few bits, as MatMul::b_encoding describes them.
+#pragma once
+#include <optional>
+
+#include "anneal/core/tensor.h"
+#include "anneal/graph/op/weight_encoding.h"
+
+namespace anneal {
+
+struct PackedWeights {
+  WeightEncoding encoding = WeightEncoding::kU4;
+  Tensor codes;                 // u8[N,bytes]
+  Tensor scales;                // f32[N or 1,G]
+  std::optional<Tensor> zeros;  // u8, of the scales' shape; none: all are the middle
+};
+
+// integers: of 8 bits, [K,N], or [N,K] if transposed. scales and zeros: [G,N or 1], likewise
+// transposed; zeros may be null and have the type of the integers. In 2 bits if no two integers
+// differ by more than 3, else in 4 bits if none differ by more than 15, and K is a multiple of the
+// codes in a byte. Else none, or if a zero point does not fit u8 then.
+std::optional<PackedWeights> in_fewer_bits(const Tensor& integers, const Tensor& scales,
+                                           const Tensor* zeros, bool transposed);
+
+// codes: of floats, a byte each, laid out as the integers above. None if K is no multiple of the
+// codes in a byte.
+std::optional<PackedWeights> packed_floats(WeightEncoding encoding, const Tensor& codes,
+                                           const Tensor& scales, bool transposed);
+
+// The largest magnitude of a finite number; of integers before a zero point is subtracted. stored:
+// that of the tensor, which kIntegers has.
+double largest_number(WeightEncoding encoding, double stored);
+
+// u8[N,K] of codes[N,bytes].
+Tensor unpacked_codes(const Tensor& codes, WeightEncoding encoding);
+
+}  // namespace anneal
