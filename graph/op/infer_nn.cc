@@ -79,14 +79,16 @@ void require_zero_point(const InferInputs& inputs, int i, Size size) {
 // weights_depth: their K.
 DataType quantized_weights_type(const MatMul& op, const InferInputs& inputs, Size weights_depth) {
   const Shape &b = inputs.shape(1), &scale = inputs.shape(4);
-  rules::require_dtype(inputs, 0, DataType::kF32);
+  const DataType a = inputs.dtype(0);
+  if (a != DataType::kF32 && !is_half(a))
+    refuse(fmt::format("quantized weights for data of {}", to_string(a)));
   rules::require_dtype(inputs, 4, DataType::kF32);
   if (!is_8bit(inputs.dtype(1)))
     refuse(fmt::format("a scale for weights of {}", to_string(inputs.dtype(1))));
   if (op.b_encoding != WeightEncoding::kIntegers &&
       (inputs.dtype(1) != DataType::kU8 || !op.transpose_b))
     refuse("codes of weights that are not u8 with a row for each column");
-  if (inputs.has(2)) refuse("a zero point for data of f32");
+  if (inputs.has(2)) refuse(fmt::format("a zero point for data of {}", to_string(a)));
   if (b.rank() != 2 || scale.rank() != 2)
     refuse(fmt::format("weights of rank {} with scales of rank {}", b.rank(), scale.rank()));
   const int depth = op.transpose_b ? 1 : 0, column = 1 - depth;
@@ -104,7 +106,7 @@ DataType quantized_weights_type(const MatMul& op, const InferInputs& inputs, Siz
       refuse(fmt::format("zero points of shape {} for scales of shape {}",
                          inputs.sizes().text(inputs.shape(3)), inputs.sizes().text(scale)));
   }
-  return DataType::kF32;
+  return a;
 }
 
 // One output of this shape, or one for each part of this axis.

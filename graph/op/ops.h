@@ -97,8 +97,8 @@ struct ConvTranspose {
 // inputs: a[...,M,K], b[...,K,N], [a_zero_point], [b_zero_point] (scalar, or one per row of a /
 // column of b), [b_scale]. Leading axes broadcast; both ranks >= 2. transpose_* swaps the last two
 // axes first. Where a is f32, b may be f16 or bf16: the product is one of f32.
-// With b_scale[G,N or 1] the product is one of f32 by quantized weights: a is f32, b[K,N] has 8
-// bits and stands for the f32 numbers (b - b_zero_point) * b_scale, as Dequantize makes them. Each
+// With b_scale[G,N or 1], f32, the product is one by quantized weights: a is f32, f16 or bf16, and
+// b[K,N] of 8 bits stands for the f32 numbers (b - b_zero_point) * b_scale, as of Dequantize. Each
 // scale serves K/G rows of b, and transpose_b swaps the axes of b_scale as well. b_zero_point then
 // has the shape of b_scale; there is no a_zero_point.
 struct MatMul {

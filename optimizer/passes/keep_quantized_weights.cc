@@ -1,4 +1,4 @@
-// keep_quantized_weights: a product of f32 by dequantized constants reads the integers.
+// keep_quantized_weights: a product of floats by dequantized constants reads the integers.
 //
 //   y = MatMul(x, Dequantize(w, s, z))   =>   y = MatMul(x, w, -, z, s)
 //
@@ -17,7 +17,9 @@
 // Exact: kernels multiply by the f32 numbers that Dequantize would give, but for kernels that are
 // not exact, which may round the left side where the model allows it. So the layer stays f32 where
 // 16 bits are allowed, which take twice the memory and round the weights again; not where a pattern
-// asks for them. Nor where a target has no kernel for it, as GPUs. Runs after integer_products,
+// asks for them. Nor where a target has no kernel for it. A product of f16 or bf16 that a target
+// computes in (GPUs) multiplies by numbers that are not rounded to its type, unless
+// PassOptions::exact forbids that. Runs after integer_products,
 // which takes products of two dequantized operands, and before lower_quantize, which makes f32
 // constants of the remaining weights.
 #include <fmt/format.h>
@@ -26,6 +28,8 @@
 #include <optional>
 
 #include "anneal/core/dtype_kinds.h"
+#include "anneal/core/float16.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -51,6 +55,19 @@ Tensor matrix_of(DataType dtype, int axis, const std::vector<From>& numbers, siz
   for (size_t i = 0; i < count; ++i)
     values.push_back(static_cast<T>(numbers[numbers.size() == 1 ? 0 : i]));
   return Tensor::of<T>(dtype, dims, std::span<const T>(values));
+}
+
+bool is_narrow_float(DataType dtype) { return dtype == DataType::kF32 || is_half(dtype); }
+
+Tensor as_f32(const Tensor& scales) {
+  if (scales.dtype() == DataType::kF32) return scales;
+  NewTensor made = allocate_tensor(DataType::kF32, scales.dims());
+  auto* to = reinterpret_cast<float*>(made.data.data());
+  if (scales.dtype() == DataType::kF16)
+    for (const Float16 scale : scales.as<Float16>()) *to++ = to_f32(scale);
+  else
+    for (const BFloat16 scale : scales.as<BFloat16>()) *to++ = to_f32(scale);
+  return made.tensor;
 }
 
 // The factors of dequantized weights as MatMul reads them.
@@ -79,16 +96,19 @@ class Keeper {
         depth_(op_as<MatMul>(graph, product)->transpose_b ? 1 : 0) {}
 
   // Empty if it can be done.
-  std::string why_not() const {
+  std::string why_not(bool exact) const {
     const Layer& weights = graph_.layer(dequantize_);
     const Tensor* integers = graph_.constant(weights.inputs[0]);
     if (!integers) return "they are no constant";
     if (!is_8bit(integers->dtype())) return "they are not 8 bits wide";
     if (integers->dims().rank() != 2 || integers->count() == 0) return "they are no matrix";
     const ValueId reals = weights.outputs[0];
-    for (const ValueId value : {reals, graph_.layer(product_).inputs[0]})
-      if (graph_.value(value).type().dtype != DataType::kF32)
-        return "the product is not one of f32";
+    const DataType dtype = graph_.value(reals).type().dtype;
+    if (graph_.value(graph_.layer(product_).inputs[0]).type().dtype != dtype ||
+        !(dtype == DataType::kF32 || is_half(dtype)))
+      return "the product is not one of f32, f16 or bf16";
+    if (exact && is_half(dtype))
+      return fmt::format("the numbers are rounded to {} (--exact)", to_string(dtype));
     if (graph_.is_output(reals)) return "they are an output of the model";
     for (const LayerId reader : users_of(graph_, reals))
       if (!reads_as_weights(reader, reals)) return "another layer reads them as f32";
@@ -130,12 +150,12 @@ class Keeper {
     if (op_as<Dequantize>(graph_, dequantize_)->block_size == 0 && are_integers())
       return factors_of(*scaling_of(graph_, dequantize_), 1 - depth_);
     if (op_as<Dequantize>(graph_, dequantize_)->block_size == 0) {
-      const Tensor& scales = *graph_.constant(weights.inputs[1]);
+      const Tensor scales = as_f32(*graph_.constant(weights.inputs[1]));
       Dims dims{1, 1};
       dims[1 - depth_] = scales.count();
       return {reshaped(scales, dims), {}};
     }
-    Factors factors{*graph_.constant(weights.inputs[1]), {}};
+    Factors factors{as_f32(*graph_.constant(weights.inputs[1])), {}};
     if (weights.inputs.size() > 2 && weights.inputs[2] != ValueId::kNone)
       factors.zeros = *graph_.constant(weights.inputs[2]);
     return factors;
@@ -169,7 +189,7 @@ class Keeper {
 
   std::string why_not_columns_of_floats() const {
     const Tensor* scales = graph_.constant(graph_.layer(dequantize_).inputs[1]);
-    if (!scales || scales->dtype() != DataType::kF32) return "their scales are no constants of f32";
+    if (!scales || !is_narrow_float(scales->dtype())) return "their scales are no constants";
     const auto& op = *op_as<Dequantize>(graph_, dequantize_);
     if (scales->count() != 1 && op.axis != 1 - depth_) return "each row has a scale";
     return {};
@@ -180,7 +200,7 @@ class Keeper {
     const auto& op = *op_as<Dequantize>(graph_, dequantize_);
     const Dims& dims = graph_.constant(weights.inputs[0])->dims();
     const Tensor* scales = graph_.constant(weights.inputs[1]);
-    if (!scales || scales->dtype() != DataType::kF32) return "their scales are no constants of f32";
+    if (!scales || !is_narrow_float(scales->dtype())) return "their scales are no constants";
     if (op.axis != depth_) return "their blocks lie along the columns";
     if (op.block_size < kLeastWeightBlock)
       return fmt::format("their blocks have {} rows", op.block_size);
@@ -210,7 +230,7 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   if (asked && *asked != Precision::kF32)
     return refuse(fmt::format("{} was asked for", to_string(*asked)));
   const Keeper keeper(graph, id, dequantize);
-  std::string why = keeper.why_not();
+  std::string why = keeper.why_not(run.options.exact);
   if (!why.empty()) return refuse(why);
   const bool may_round =
       keeper.are_integers() && rows_may_be_rounded(graph, id, run.options, precisions);

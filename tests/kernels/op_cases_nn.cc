@@ -240,6 +240,8 @@ std::vector<OpCase> conv_cases() {
   };
 }
 
+MatMul coded(WeightEncoding encoding) { return {.transpose_b = true, .b_encoding = encoding}; }
+
 std::vector<OpCase> matmul_cases() {
   return {
       {"matmul_1x1", MatMul{}, {"f32[1,1]", "f32[1,1]"}},
@@ -310,6 +312,43 @@ std::vector<OpCase> matmul_cases() {
       {"matmul_weights4_split",
        MatMul{false, false, {64, 1, 64}},
        {"f32[7,46]", "const u8[46,129]=240..255", "-", "-", "const f32[2,129]"}},
+      {"matmul_u4",
+       coded(WeightEncoding::kU4),
+       {"f32[1,128]", "const u8[300,64]=0..255", "-", "-", "const f32[300,4]"}},
+      {"matmul_u4_zero_points",
+       with(coded(WeightEncoding::kU4),
+            [](MatMul& op) {
+              op.split = {64, 1, 64};
+            }),
+       {"f32[2,3,1376]", "const u8[129,688]=0..255", "-", "const u8[129,43]=0..255",
+        "const f32[129,43]"}},
+      {"matmul_u2",
+       coded(WeightEncoding::kU2),
+       {"f32[7,264]", "const u8[37,66]=0..255", "-", "-", "const f32[1,1]"}},
+      {"matmul_u2_zero_points",
+       with(coded(WeightEncoding::kU2), [](MatMul& op) { op.transpose_a = true; }),
+       {"f32[96,5]", "const u8[37,24]=0..255", "-", "const u8[37,3]=0..3", "const f32[37,3]"}},
+      {"matmul_e4m3",
+       coded(WeightEncoding::kE4M3),
+       {"f32[5,600]", "const u8[33,600]=0..126", "-", "-", "const f32[33,1]"}},
+      {"matmul_e5m2",
+       coded(WeightEncoding::kE5M2),
+       {"f32[1,64]", "const u8[40,64]=0..80", "-", "-", "const f32[40,2]"}},
+      {"matmul_e2m1",
+       coded(WeightEncoding::kE2M1),
+       {"f32[9,1040]", "const u8[70,520]=0..255", "-", "-", "const f32[70,65]"}},
+      {"matmul_nf4",
+       coded(WeightEncoding::kNf4),
+       {"f32[3,64]", "const u8[45,32]=0..255", "-", "-", "const f32[45,1]"}},
+      {"matmul_fp4",
+       coded(WeightEncoding::kFp4),
+       {"f32[40,66]", "const u8[17,33]=0..255", "-", "-", "const f32[17,3]"}},
+      {"matmul_f16_u4",
+       coded(WeightEncoding::kU4),
+       {"f16[3,288]", "const u8[40,144]=0..255", "-", "const u8[40,9]=0..15", "const f32[40,9]"}},
+      {"matmul_bf16_i8",
+       coded(WeightEncoding::kIntegers),
+       {"bf16[1,2,40]", "const i8[24,40]=-128..127", "-", "-", "const f32[24,1]"}},
       {"matmul_u8_i8",
        MatMul{},
        {"u8[7,129]=0..255", "const i8[129,23]=-128..127", "u8[]={131}", "i8[]={0}"}},

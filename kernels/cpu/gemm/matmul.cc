@@ -425,6 +425,7 @@ class PackedMatMul final : public Kernel {
 KernelResult make_quantized_weights(const MatMul& op, const Request& request) {
   if (request.op_input_count < 5 || !request.inputs[4].present)
     return refuse("weights without scales");
+  if (request.inputs[0].type.dtype != DataType::kF32) return refuse("data that is not f32");
   for (const size_t i : {1, 3, 4})
     if (request.inputs[i].present && request.inputs[i].constant == nullptr)
       return refuse("weights, zero points or scales that are not constant");

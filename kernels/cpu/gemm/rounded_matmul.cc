@@ -150,6 +150,7 @@ KernelResult make_rounded(const MatMul& op, const Request& request) {
   if (op.b_encoding != WeightEncoding::kU4 && op.b_encoding != WeightEncoding::kU2)
     return refuse("the weights are no integers of 4 or 2 bits");
   if (op.transpose_a) return refuse("a transposed left side");
+  if (request.inputs[0].type.dtype != DataType::kF32) return refuse("data that is not f32");
   for (const size_t i : {1, 3, 4})
     if (request.inputs[i].present && request.inputs[i].constant == nullptr)
       return refuse("weights, zero points or scales that are not constant");

@@ -131,10 +131,13 @@ void matmul_by_quantized_weights(const MatMul& op, const ReferenceArgs& args) {
       for (int64_t row = 0; row < count(rows); ++row) {
         Dims at = coordinates(rows, row);
         at.push_back(0);
-        const float* const from = a.as<float>() + dot(at, a.strides);
+        const int64_t from = dot(at, a.strides);
         double sum = 0;
-        for (int64_t k = 0; k < depth; ++k)
-          sum += double{from[k * a.strides[rank - 1]]} * double{column[static_cast<size_t>(k)]};
+        visit_float(a.dtype, [&]<class A>(A) {
+          for (int64_t k = 0; k < depth; ++k)
+            sum += double(A::load(a.data, from + k * a.strides[rank - 1])) *
+                   double{column[static_cast<size_t>(k)]};
+        });
         const ResultElements<float> out(with_offset(y, dot(at, y.strides)));
         out.put(n * y.strides[rank - 1], static_cast<float>(sum));
       }

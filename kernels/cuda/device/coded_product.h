@@ -1,22 +1,28 @@
 // Products of a few rows by weights in codes of a few bits. A warp adds up the products of some
-// columns: each lane takes eight neighbours along the depth at a time, and the sums of the lanes
-// are added at the end, in the order of a butterfly.
+// columns: each lane takes eight neighbours along the depth at a time, whose sum is multiplied by
+// their scale, and the sums of the lanes are added at the end, in the order of a butterfly.
 #pragma once
 
 namespace coded {
 
 enum class Coding : int { kInteger, kE4M3, kE5M2, kE2M1 };
 
-// The number of a code. Floats are f16 numbers with another exponent bias, so a power of two is
-// missing.
+// The number of a code. Floats are f16 numbers with another exponent bias, for which a power of two
+// is missing: factor_of(). An integer from -128 to 255 is the low bits of the f32 number
+// kWhole + integer, whose numbers are whole.
+enum : u32 { kWholeBits = 0x4b400000u };  // 1.5 * 2^23
 template <Coding coding>
 __device__ inline f32 number(u32 code) {
   if constexpr (coding == Coding::kE5M2) return to_f32(h16{u16(code << 8)});
   if constexpr (coding == Coding::kE4M3)
-    return to_f32(h16{u16((code & 0x80) << 8 | (code & 0x7f) << 7)}) * 256.0f;
+    return to_f32(h16{u16((code & 0x80) << 8 | (code & 0x7f) << 7)});
   if constexpr (coding == Coding::kE2M1)
-    return to_f32(h16{u16((code & 8) << 12 | (code & 7) << 9)}) * 16384.0f;
-  return f32(i32(code));
+    return to_f32(h16{u16((code & 8) << 12 | (code & 7) << 9)});
+  return __builtin_bit_cast(f32, u32(kWholeBits) + code);
+}
+template <Coding coding>
+__device__ inline f32 factor_of() {
+  return coding == Coding::kE4M3 ? 256.0f : coding == Coding::kE2M1 ? 16384.0f : 1.0f;
 }
 
 // T: of the codes, which fill bytes from the lowest bits on. Zeros gives the zero point of a place
@@ -37,10 +43,10 @@ struct Weights {
   __device__ Codes load_codes(i64 column, i64 depth) const {
     return load_lanes<kBits>(codes, column * pitch + depth / 8 * kBits, aligned);
   }
-  __device__ Vec<f32, 8> numbers(const Codes& loaded, i64 column, i64 depth) const {
-    const i64 at = column * factor_pitch + depth / group;
-    const f32 scale = scales[at];
-    const f32 zero = zeros(at);
+  // Without their scale.
+  __device__ Vec<f32, 8> numbers(const Codes& loaded, i64 place) const {
+    f32 zero = zeros(place);
+    if constexpr (coding_of == Coding::kInteger) zero += __builtin_bit_cast(f32, u32(kWholeBits));
     Vec<f32, 8> numbers;
     UNROLL
     for (int i = 0; i < 8; ++i) {
@@ -48,9 +54,16 @@ struct Weights {
       const i32 element = i32(loaded[i / kInElement]);
       const u32 code =
           kBits == 8 ? u32(element) : u32(element) >> i % kInElement * kBits & ((1u << kBits) - 1);
-      numbers[i] = (number<coding_of>(code) - zero) * scale;
+      numbers[i] = number<coding_of>(code) - zero;
     }
     return numbers;
+  }
+  __device__ i64 place(i64 column, i64 depth) const {
+    return column * factor_pitch + depth / group;
+  }
+  __device__ f32 scale(i64 place) const {
+    const f32 scale = scales[place];
+    return scale * factor_of<coding_of>();
   }
 };
 
@@ -88,15 +101,22 @@ __device__ void few_rows(const A& a, const B& b, const Result& result, typename 
       const Index k = first + step * 256;
       if (k >= depth) continue;
       Vec<f32, 8> weights[kColumns];
+      f32 scales[kColumns];
       UNROLL
-      for (int c = 0; c < kColumns; ++c) weights[c] = b.numbers(loaded[step][c], lines[c], k);
+      for (int c = 0; c < kColumns; ++c) {
+        const i64 place = b.place(lines[c], k);
+        weights[c] = b.numbers(loaded[step][c], place);
+        scales[c] = b.scale(place);
+      }
       UNROLL
       for (int r = 0; r < kRows; ++r) {
         const Vec<f32, 8> left = a.eight(offsets[r], k);
         UNROLL
         for (int c = 0; c < kColumns; ++c) {
+          f32 sum = left[0] * weights[c][0];
           UNROLL
-          for (int i = 0; i < 8; ++i) sums[r][c] = multiply_add(left[i], weights[c][i], sums[r][c]);
+          for (int i = 1; i < 8; ++i) sum = multiply_add(left[i], weights[c][i], sum);
+          sums[r][c] = multiply_add(sum, scales[c], sums[r][c]);
         }
       }
     }

@@ -1,5 +1,6 @@
-// MatMul of f32 by quantized weights, "cuda.matmul.coded": products of a few rows, which take as
-// long as reading the weights, read them as the engine has them (device/coded_product.h).
+// MatMul of f32, f16 and bf16 by quantized weights, "cuda.matmul.coded": products of a few rows,
+// which take as long as reading the weights, read them as the engine has them
+// (device/coded_product.h).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,22 +61,22 @@ std::string zeros_text(const MatMul& op, const Request& request) {
 }
 
 // "struct RowsOfA": eight neighbours of a row, `elements` at once.
-std::string rows_text(const MatMulText& product, int64_t elements) {
+std::string rows_text(const MatMulText& product, DataType dtype, int64_t elements) {
   const std::string read =
       elements > 1 ? fmt::format(
                          "      const auto part = load_lanes<{0}>(data, offset + depth + i,"
                          " (aligned & 1) != 0);\n"
                          "      UNROLL\n      for (int j = 0; j < {0}; ++j)"
-                         " eight[i + j] = part[j];\n",
+                         " eight[i + j] = op::widen(part[j]);\n",
                          elements)
-                   : "      eight[i] = data[offset + (depth + i) * s.a_depth];\n";
+                   : "      eight[i] = op::widen(data[offset + (depth + i) * s.a_depth]);\n";
   return fmt::format(
-      "struct RowsOfA {{\n  using Index = Shape::Index;\n  const Shape& s;\n  In<f32> data;\n"
+      "struct RowsOfA {{\n  using Index = Shape::Index;\n  const Shape& s;\n  In<{}> data;\n"
       "  __device__ Index offset(Index row) const {{\n{}  }}\n"
       "  __device__ Vec<f32, 8> eight(Index offset, Index depth) const {{\n"
       "    Vec<f32, 8> eight;\n    UNROLL\n    for (int i = 0; i < 8; i += {}) {{\n{}    }}\n"
       "    return eight;\n  }}\n}};\n",
-      product.row_offset(), elements, read);
+      type_text(dtype), product.row_offset(), elements, read);
 }
 
 // As many as the values to optimize for have, at most kMostRows: a power of two.
@@ -103,22 +104,24 @@ KernelResult make_coded(const MatMul& op, const Request& request) {
   const int64_t depth = codes.constant->dims()[1] * codes_in_byte(op.b_encoding);
   const VectorAccess of_a = {
       kA, product.a_depth_axis,
-      vector_elements(a, product.a_depth_axis, a.type.shape[product.a_depth_axis], 4)};
+      vector_elements(a, product.a_depth_axis, a.type.shape[product.a_depth_axis],
+                      16 / static_cast<int64_t>(size_of(a.type.dtype)))};
   const VectorAccess of_codes = {kCodes, 1, vector_elements(codes, 1, codes.type.shape[1], bits)};
   const bool has_zeros = has_input(request, kZeros);
   FunctionText text{
       .family = "matmul_coded", .headers = {"program.h", "lanes.h", "coded_product.h"}, .text = {}};
   text.text = parts.store->definition() + shape.definition() + zeros_text(op, request) +
-              rows_text(product, of_a.elements) + product.result_definition("f32");
+              rows_text(product, a.type.dtype, of_a.elements) + product.result_definition("f32");
   text.text += fmt::format(
-      "KERNEL($name, {threads})(In<f32> a, In<{type}> b, {zeros}In<f32> scales{parameters}"
+      "KERNEL($name, {threads})(In<{type_a}> a, In<{type}> b, {zeros}In<f32> scales{parameters}"
       "{extents}) {{\n"
       "  const Shape s = {made};\n{block}"
       "  const coded::Weights<{type}, coded::Coding::{coding}, {bits}, Zeros> weights{{"
       "b, scales, Zeros{{{zeros_of}}}, {pitch}, {factor_pitch}, {group}, (aligned & 2) != 0}};\n"
       "  coded::few_rows<{rows}, {columns}>(RowsOfA{{s, a}}, weights, {result}, row, s.rows,"
       " column + Shape::Index(threadIdx.x) / 32 * {columns}, {end}, s.depth);\n}}\n",
-      fmt::arg("threads", kWarps * 32), fmt::arg("type", type_text(codes.type.dtype)),
+      fmt::arg("threads", kWarps * 32), fmt::arg("type_a", type_text(a.type.dtype)),
+      fmt::arg("type", type_text(codes.type.dtype)),
       fmt::arg("zeros", has_zeros ? fmt::format("In<{}> zeros, ",
                                                 type_text(request.inputs[kZeros].type.dtype))
                                   : ""),
