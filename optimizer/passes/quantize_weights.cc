@@ -241,9 +241,6 @@ class WeightQuantizer {
     for (const LayerId reader : users_of(graph_, weights.constant))
       if (!reads_integers(reader, weights)) return "another layer reads them";
     const int64_t depth = depth_of(weights);
-    if (const DataType dtype = graph_.value(weights.constant).type().dtype;
-        run_.options.native.has(dtype))
-      return fmt::format("they are {}, which the target computes in", to_string(dtype));
     if (block == 0) return fmt::format("{} weights of an output have no whole blocks", depth);
     return why_target_refuses(id, graph_.constant(weights.constant)->count() / depth, depth, block);
   }
@@ -303,7 +300,7 @@ class WeightQuantizer {
                              ? allocate_tensor(DataType::kU8, {rows, depth / 2}).tensor
                              : allocate_tensor(DataType::kI8, {rows, depth}).tensor;
     const Tensor scales = allocate_tensor(DataType::kF32, {rows, depth / block}).tensor;
-    asked.inputs = {as_f32(asked.inputs[0]), graph_.add_constant(asked.name + "/asked", codes),
+    asked.inputs = {as_operand(asked.inputs[0]), graph_.add_constant(asked.name + "/asked", codes),
                     ValueId::kNone, ValueId::kNone,
                     graph_.add_constant(asked.name + "/asked_scales", scales)};
     asked.op_input_count = 5;
@@ -311,10 +308,11 @@ class WeightQuantizer {
     return run_.ask_targets(graph_, asked);
   }
 
-  // The value as f32, from a layer that only the question reads.
-  ValueId as_f32(ValueId value) {
+  // The value as products of the target read it: as f32, from a layer that only the question reads,
+  // or of 16 bits that the target computes in.
+  ValueId as_operand(ValueId value) {
     const DataType dtype = graph_.value(value).type().dtype;
-    if (dtype == DataType::kF32) return value;
+    if (dtype == DataType::kF32 || run_.options.native.has(dtype)) return value;
     ProgramBuilder builder;
     const LayerId cast =
         graph_.add({.name = graph_.value(value).name + "/asked",
