@@ -75,7 +75,7 @@ ValueInterval truth(bool may_be_false, bool may_be_true) {
   return {may_be_false ? 0.0 : 1.0, may_be_true ? 1.0 : 0.0};
 }
 
-double number_of(Scalar scalar, RegisterType type) {
+double as_double(Scalar scalar, RegisterType type) {
   switch (type) {
     case RegisterType::kF32:
       return scalar.as<float>();
@@ -156,7 +156,7 @@ class ProgramWalk {
       const bool is_known = which < dims_.size() && dims_[which] >= 0;
       return {{0, is_known ? std::max(0.0, static_cast<double>(dims_[which]) - 1) : kInfinity}, -1};
     }
-    const double value = number_of(Scalar{instruction.immediate}, instruction.type);
+    const double value = as_double(Scalar{instruction.immediate}, instruction.type);
     return {{value, value}, -1};
   }
 
@@ -343,7 +343,7 @@ ValueInterval interval_of(const Tensor& weight) {
   const size_t size = size_of(weight.dtype());
   for (size_t at = 0; at + size <= weight.bytes().size(); at += size) {
     const Scalar scalar = load_scalar(weight.dtype(), weight.bytes().data() + at);
-    const double value = number_of(scalar, register_type(weight.dtype()));
+    const double value = as_double(scalar, register_type(weight.dtype()));
     if (std::isnan(value)) return {};
     all = united(all, {value, value});
   }

@@ -30,9 +30,9 @@ constexpr int64_t kScoreBytes = 192 << 10;  // of a block
 constexpr int64_t kMostRowTiles = 4;
 constexpr int64_t kLanes = 512;                   // of scores that meet v at a time
 constexpr int64_t kFewRows = 2 * FewRows::kMost;  // more of them are faster on register tiles
-// Of few rows whose group several threads share: what is worth a wait for all of them.
-constexpr int64_t kSharedKeys = 256;    // keys for one thread, at least
-constexpr int64_t kSharedColumns = 16;  // columns of v likewise: a line of a cache
+// Threads that share a group of few rows have at least as much to do between their waits.
+constexpr int64_t kSharedKeys = 256;
+constexpr int64_t kSharedColumns = 16;  // of v: a line of a cache
 
 struct PreparedAttention final : PreparedKernel {
   TapeSpace score, output;

@@ -22,7 +22,7 @@ constexpr int kColumnsOfBlock = kWarps * kColumnsOfWarp;
 constexpr int64_t kMostRows = 8;  // of a block
 constexpr int64_t kAtOnce = 8;    // codes of a lane
 
-std::string why_not(const MatMul& op, const Request& request) {
+std::string why_not_coded(const MatMul& op, const Request& request) {
   if (!has_input(request, kScales)) return "weights without scales";
   for (const int i : {kCodes, kZeros, kScales})
     if (has_input(request, i) && request.inputs[static_cast<size_t>(i)].constant == nullptr)
@@ -86,7 +86,7 @@ int rows_of_block(const MatMulText& product) {
 }
 
 KernelResult make_coded(const MatMul& op, const Request& request) {
-  if (std::string why = why_not(op, request); !why.empty()) return refuse(why);
+  if (std::string why = why_not_coded(op, request); !why.empty()) return refuse(why);
   Extents extents(request);
   const MatMulText product(op, request, extents);
   const StoreLanes lanes = product.store_lanes(1);
