@@ -53,6 +53,8 @@ TEST(Ptx, Integers) {
   EXPECT_EQ(word_of("shr.u32 %r9, -8, 99;"), 0u);
   EXPECT_EQ(word_of("prmt.b32 %r9, 0x33221100, 0x77665544, 0x7250;"), 0x77225500u);
   EXPECT_EQ(word_of("prmt.b32 %r9, 0x33221180, 0, 0x8888;"), 0xffffffff);
+  EXPECT_EQ(word_of("lop3.b32 %r9, 0x12345678, 0x0000f0f0, 0x4b400000, 0xea;"), 0x4b405070u);
+  EXPECT_EQ(word_of("lop3.b32 %r9, 0x12345678, 0x0ff00ff0, 0x00ffff00, 0x96;"), 0x1d3ba688u);
   EXPECT_EQ(word_of("bfi.b32 %r9, 0xff, 0, 4, 3;"), 0x70u);
   EXPECT_EQ(word_of("bfe.s32 %r9, 0x70, 4, 3;"), 0xffffffff);
   EXPECT_EQ(word_of("bfe.u32 %r9, 0x70, 4, 3;"), 7u);

@@ -7,54 +7,66 @@ namespace coded {
 
 enum class Coding : int { kInteger, kE4M3, kE5M2, kE2M1 };
 
-// The number of a code. Floats are f16 numbers with another exponent bias, for which a power of two
-// is missing: factor_of(). An integer from -128 to 255 is the low bits of the f32 number
-// kWhole + integer, whose numbers are whole.
-enum : u32 { kWholeBits = 0x4b400000u };  // 1.5 * 2^23
+template <int bits>
+struct WordOf {
+  using Type = u32;
+};
+template <>
+struct WordOf<2> {
+  using Type = u16;
+};
+
+// The number of a code of floats but for a power of two, factor_of(): the fields of f16, which has
+// another exponent bias.
 template <Coding coding>
 __device__ inline f32 number(u32 code) {
-  if constexpr (coding == Coding::kE5M2) return to_f32(h16{u16(code << 8)});
-  if constexpr (coding == Coding::kE4M3)
+  if constexpr (coding == Coding::kE5M2)
+    return to_f32(h16{u16(code << 8)});
+  else if constexpr (coding == Coding::kE4M3)
     return to_f32(h16{u16((code & 0x80) << 8 | (code & 0x7f) << 7)});
-  if constexpr (coding == Coding::kE2M1)
+  else
     return to_f32(h16{u16((code & 8) << 12 | (code & 7) << 9)});
-  return __builtin_bit_cast(f32, u32(kWholeBits) + code);
 }
 template <Coding coding>
 __device__ inline f32 factor_of() {
   return coding == Coding::kE4M3 ? 256.0f : coding == Coding::kE2M1 ? 16384.0f : 1.0f;
 }
 
-// T: of the codes, which fill bytes from the lowest bits on. Zeros gives the zero point of a place
-// among the scales. A column has a line of codes, `pitch` elements long, and a scale for each
-// `group` of the depth; factor_pitch: from its first scale to that of the next column.
-template <class T, Coding coding_of, int bits_of, class Zeros>
+// Eight codes of `bits` bits, the first in the lowest bits, are kWords words: of u16 with 2 bits,
+// of u32 otherwise, which are read at once. Zeros gives the zero point of a place among the scales.
+// A column has `pitch` words, and a scale for each `group` of the depth; factor_pitch: from its
+// first scale to that of the next column. is_signed: integers of 8 bits with a sign.
+template <Coding coding_of, int bits, bool is_signed, class Zeros>
 struct Weights {
-  using Element = T;
-  enum : int { kBits = bits_of };
-  In<T> codes;
+  using Word = typename WordOf<bits>::Type;
+  enum : int { kBits = bits, kWords = bits == 8 ? 2 : 1 };
+  In<Word> codes;
   In<f32> scales;
   Zeros zeros;
   i64 pitch, factor_pitch;
   i32 group;
-  bool aligned;
 
-  using Codes = Vec<T, kBits>;  // eight of them
+  using Codes = Vec<Word, kWords>;
   __device__ Codes load_codes(i64 column, i64 depth) const {
-    return load_lanes<kBits>(codes, column * pitch + depth / 8 * kBits, aligned);
+    return load<kWords>(codes, column * pitch + depth / 8 * kWords);
   }
-  // Without their scale.
+  // Without their scale. An integer from 0 to 255 is in the low bits of 1.5 * 2^23 + integer.
   __device__ Vec<f32, 8> numbers(const Codes& loaded, i64 place) const {
+    constexpr u32 kWhole = 0x4b400000u;
     f32 zero = zeros(place);
-    if constexpr (coding_of == Coding::kInteger) zero += __builtin_bit_cast(f32, u32(kWholeBits));
+    if constexpr (coding_of == Coding::kInteger)
+      zero += __builtin_bit_cast(f32, kWhole) + (is_signed ? 128.0f : 0.0f);
     Vec<f32, 8> numbers;
     UNROLL
     for (int i = 0; i < 8; ++i) {
-      constexpr int kInElement = 8 / kBits;
-      const i32 element = i32(loaded[i / kInElement]);
-      const u32 code =
-          kBits == 8 ? u32(element) : u32(element) >> i % kInElement * kBits & ((1u << kBits) - 1);
-      numbers[i] = number<coding_of>(code) - zero;
+      u32 word = loaded[i * kBits / 32];
+      if constexpr (is_signed) word ^= 0x80808080u;  // moved by 128
+      constexpr u32 kMask = (1u << kBits) - 1;
+      word >>= i * kBits % 32;
+      if constexpr (coding_of == Coding::kInteger)
+        numbers[i] = __builtin_bit_cast(f32, masked_or(word, kMask, kWhole)) - zero;
+      else
+        numbers[i] = number<coding_of>(word & kMask);
     }
     return numbers;
   }

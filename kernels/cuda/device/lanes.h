@@ -30,6 +30,17 @@ __device__ inline i64 computed(i64 x) {
 }
 #endif
 
+// (x & mask) | bits, in one operation: compilers take two where both constants are immediate.
+#ifdef ANNEAL_ON_HOST
+inline u32 masked_or(u32 x, u32 mask, u32 bits) { return (x & mask) | bits; }
+#else
+__device__ inline u32 masked_or(u32 x, u32 mask, u32 bits) {
+  u32 y;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(y) : "r"(x), "r"(mask), "r"(bits));
+  return y;
+}
+#endif
+
 // Whether from[i] begins at a multiple of `bytes` bytes.
 template <int bytes, class T>
 __device__ inline bool begins_at(In<T> from, i64 i) {

@@ -106,22 +106,24 @@ KernelResult make_coded(const MatMul& op, const Request& request) {
       kA, product.a_depth_axis,
       vector_elements(a, product.a_depth_axis, a.type.shape[product.a_depth_axis],
                       16 / static_cast<int64_t>(size_of(a.type.dtype)))};
-  const VectorAccess of_codes = {kCodes, 1, vector_elements(codes, 1, codes.type.shape[1], bits)};
+  // Constants begin at whole words, as rows of whole groups do.
+  const int word_bytes = bits == 2 ? 2 : 4;
   const bool has_zeros = has_input(request, kZeros);
   FunctionText text{
       .family = "matmul_coded", .headers = {"program.h", "lanes.h", "coded_product.h"}, .text = {}};
   text.text = parts.store->definition() + shape.definition() + zeros_text(op, request) +
               rows_text(product, a.type.dtype, of_a.elements) + product.result_definition("f32");
   text.text += fmt::format(
-      "KERNEL($name, {threads})(In<{type_a}> a, In<{type}> b, {zeros}In<f32> scales{parameters}"
+      "KERNEL($name, {threads})(In<{type_a}> a, In<{word}> b, {zeros}In<f32> scales{parameters}"
       "{extents}) {{\n"
       "  const Shape s = {made};\n{block}"
-      "  const coded::Weights<{type}, coded::Coding::{coding}, {bits}, Zeros> weights{{"
-      "b, scales, Zeros{{{zeros_of}}}, {pitch}, {factor_pitch}, {group}, (aligned & 2) != 0}};\n"
+      "  const coded::Weights<coded::Coding::{coding}, {bits}, {is_signed}, Zeros> weights{{"
+      "b, scales, Zeros{{{zeros_of}}}, {pitch}, {factor_pitch}, {group}}};\n"
       "  coded::few_rows<{rows}, {columns}>(RowsOfA{{s, a}}, weights, {result}, row, s.rows,"
       " column + Shape::Index(threadIdx.x) / 32 * {columns}, {end}, s.depth);\n}}\n",
       fmt::arg("threads", kWarps * 32), fmt::arg("type_a", type_text(a.type.dtype)),
-      fmt::arg("type", type_text(codes.type.dtype)),
+      fmt::arg("word", bits == 2 ? "u16" : "u32"),
+      fmt::arg("is_signed", codes.type.dtype == DataType::kI8),
       fmt::arg("zeros", has_zeros ? fmt::format("In<{}> zeros, ",
                                                 type_text(request.inputs[kZeros].type.dtype))
                                   : ""),
@@ -129,13 +131,14 @@ KernelResult make_coded(const MatMul& op, const Request& request) {
       fmt::arg("made", shape.construction()),
       fmt::arg("block", block_text(rows, kColumnsOfBlock, op.split)),
       fmt::arg("coding", coding_of(op.b_encoding)), fmt::arg("bits", bits),
-      fmt::arg("zeros_of", has_zeros ? "zeros" : ""), fmt::arg("pitch", codes.strides[0].value()),
+      fmt::arg("zeros_of", has_zeros ? "zeros" : ""),
+      fmt::arg("pitch", codes.strides[0].value() / word_bytes),
       fmt::arg("factor_pitch", scales.constant->dims()[0] == 1 ? 0 : scales.strides[0].value()),
       fmt::arg("group", depth / scales.constant->dims()[1]), fmt::arg("rows", rows),
       fmt::arg("columns", kColumnsOfWarp),
       fmt::arg("result", product.result_construction(parts.store->construction())),
       fmt::arg("end", op.split.empty() ? "s.columns" : "part_end"));
-  parts.vectors = {of_a, of_codes};
+  parts.vectors = {of_a};
   add_functions(parts, request, text);
   parts.inputs = {kA, kCodes};
   if (has_zeros) parts.inputs.push_back(kZeros);

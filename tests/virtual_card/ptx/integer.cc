@@ -146,6 +146,24 @@ void permute(Warp& warp, const Instruction& instruction) {
   warp.set_bytes_without_value(result);
 }
 
+// Each bit of the result is the bit of the table whose number the bits of a, b and c are, that of a
+// first.
+void look_up_bits(Warp& warp, const Instruction& instruction) {
+  const auto* const a = warp.read<uint32_t>(instruction.at[1]);
+  const auto* const b = warp.read<uint32_t>(instruction.at[2]);
+  const auto* const c = warp.read<uint32_t>(instruction.at[3]);
+  const auto* const table = warp.read<uint32_t>(instruction.at[4]);
+  uint32_t result[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    result[i] = 0;
+    for (uint32_t number = 0; number < 8; ++number)
+      if ((table[i] >> number & 1) != 0)
+        result[i] |= ((number & 4) != 0 ? a[i] : ~a[i]) & ((number & 2) != 0 ? b[i] : ~b[i]) &
+                     ((number & 1) != 0 ? c[i] : ~c[i]);
+  }
+  warp.write(instruction.at[0], result);
+}
+
 // The low bits of a into b.
 template <class T>
 void insert_bits(Warp& warp, const Instruction& instruction) {
@@ -303,6 +321,7 @@ constexpr Entry kEntries[] = {
     FUNNEL("r.wrap", false, true),
     FUNNEL("r.clamp", false, false),
     {"prmt.b32", permute, "w=www"},
+    {"lop3.b32", look_up_bits, "w=wwww"},
     {"bfi.b32", insert_bits<uint32_t>, "w=wwww"},
     {"bfi.b64", insert_bits<uint64_t>, "d=ddww"},
     {"bfe.u32", extract_bits<uint32_t>, "w=www"},
