@@ -115,6 +115,11 @@ std::vector<ReferenceCase> sample_cases() {
        {x, inner},
        {"f32[1,1,2,4]={-0.17325,0.28426462,1.9231062,2.568,5.1703749,2.284414,"
         "4.7448444,1.046875}"}},
+      // The numbers of PyTorch and ONNX Runtime.
+      {"grid_sample_cubic_border",
+       GridSample{kCubic, kBorder, false},
+       {x, "f32[1,2,4,2]={-10,-10,-1,-0.9,-0.6,-0.5,1.1,1.2, 0,0.4,0.2,-0.2,1.4,-1.3,9,1}"},
+       {"f32[1,1,2,4]={0,-0.3155618,0.32206255,5.1199985,3.8679988,1.9425015,1.0031861,5.1875}"}},
       {"grid_sample_nearest_nan_is_minus_one",
        GridSample{kNearest, kBorder, false},
        {"f32[1,1,1,3]={7,8,9}", "f32[1,1,3,2]={nan,0,inf,0,-inf,0}"},

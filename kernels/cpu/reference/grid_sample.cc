@@ -57,10 +57,13 @@ class Sampler {
     if (std::isnan(at)) at = low_;  // infinitely far in no length at all
     if (mode_ == ResizeMode::kNearest) at = std::nearbyint(at);
     if (at < low_ || at > high_) {
-      if (padding_ == GridPadding::kBorder) at = std::clamp(at, T(0), T(size_ - 1));
-      if (padding_ == GridPadding::kReflection) at = reflect(at, low_, high_);
-      // Farther out is outside, too.
-      if (padding_ == GridPadding::kZeros) at = std::clamp(at, T(-4), T(size_) + 4);
+      if (padding_ == GridPadding::kReflection) {
+        at = reflect(at, low_, high_);
+      } else {
+        // Farther out is outside, too. At the border each tap is the element there, as in PyTorch
+        // and ONNX Runtime; ONNX's reference moves the position to the border instead.
+        at = std::clamp(at, T(-4), T(size_) + 4);
+      }
     }
     if (mode_ == ResizeMode::kNearest) return {1, {element(static_cast<int64_t>(at))}, {1}};
     const T base = std::floor(at);

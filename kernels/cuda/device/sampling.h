@@ -47,10 +47,11 @@ struct GridAxis {
     if (at != at) at = low;  // infinitely far in no length at all
     if (kTaps == 1) at = op::rint(at);
     if (at < low || at > high) {
-      if (int(Grid::kPadding) == kBorder) at = between(at, T(0), T(size - 1));
-      if (int(Grid::kPadding) == kReflection) at = mirrored(at, low, high);
-      // Farther out is outside, too.
-      if (int(Grid::kPadding) == kZeros) at = between(at, T(-4), T(size) + 4);
+      if (int(Grid::kPadding) == kReflection) {
+        at = mirrored(at, low, high);
+      } else {  // farther out is outside, too, and taps at the border are the elements there
+        at = between(at, T(-4), T(size) + 4);
+      }
     }
     const auto element = [&](i64 tap) {
       if (int(Grid::kPadding) == kZeros) return tap >= 0 && tap < size ? I(tap) : I(-1);
