@@ -9,6 +9,8 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <unordered_set>
+#include <vector>
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/importer/onnx/minifloat.h"
@@ -169,13 +171,22 @@ Outputs import_quantize(Node& node) {
   return quantize(node, axis_parameters(node, read_block_size(node)), wanted);
 }
 
-// Whether a build computes the value.
+// Whether a build computes the value: it is made of constants by layers without bodies.
 bool is_of_constants(const Graph& graph, ValueId value) {
-  if (value == ValueId::kNone || graph.constant(value)) return true;
-  const LayerId made_by = graph.value(value).producer;
-  return made_by != LayerId::kNone && !graph.layer(made_by).inputs.empty() &&
-         std::ranges::all_of(graph.layer(made_by).inputs,
-                             [&](ValueId input) { return is_of_constants(graph, input); });
+  std::vector<ValueId> left = {value};
+  std::unordered_set<ValueId> seen(left.begin(), left.end());
+  while (!left.empty()) {
+    const ValueId one = left.back();
+    left.pop_back();
+    if (one == ValueId::kNone || graph.constant(one)) continue;
+    const LayerId made_by = graph.value(one).producer;
+    if (made_by == LayerId::kNone || graph.layer(made_by).inputs.empty() ||
+        !bodies_of(graph.layer(made_by).op).empty())
+      return false;
+    for (const ValueId input : graph.layer(made_by).inputs)
+      if (seen.insert(input).second) left.push_back(input);
+  }
+  return true;
 }
 
 // The codes of constant weights, which passes may keep; else none.

@@ -177,8 +177,8 @@ class Folding {
   bool is_in_floats(LayerId id) const {
     const Layer& layer = graph_.layer(id);
     const Tensor* codes = graph_.constant(layer.inputs[0]);
-    if (has_integers(op_as<Dequantize>(graph_, id)->encoding) || !codes ||
-        codes->dims().rank() != 2 || run_.options.precision.allows(Precision::kI8))
+    if (!has_float_codes(id) || !codes || codes->dims().rank() != 2 ||
+        run_.options.precision.allows(Precision::kI8))
       return false;
     const ValueId reals = layer.outputs[0];
     const std::vector<LayerId> readers = users_of(graph_, reals);
@@ -186,6 +186,16 @@ class Folding {
       return swaps_matrix(reader) ? only_products_read(graph_.layer(reader).outputs[0])
                                   : multiplies_by(reader, reals);
     });
+  }
+
+  bool has_float_codes(LayerId id) const {
+    const auto* dequantize = op_as<Dequantize>(graph_, id);
+    return dequantize && !has_integers(dequantize->encoding);
+  }
+
+  // Dequantize layers that stay for later passes have constant scales and zero points.
+  bool reads_as_scale(LayerId reader, ValueId value) const {
+    return op_as<Dequantize>(graph_, reader) && graph_.layer(reader).inputs[0] != value;
   }
 
   // Whatever reads it.
@@ -204,12 +214,13 @@ class Folding {
     Derived* made = derived(id);
     if (!made || !is_used(id)) return;
     const Layer& layer = graph_.layer(id);
-    bool only_elementwise = true, needed = false;
+    // No kernel but the reference has codes of floats.
+    bool only_elementwise = true, needed = has_float_codes(id);
     for (const ValueId output : layer.outputs) {
       only_elementwise &= !graph_.is_output(output);
       for (const LayerId reader : graph_.value(output).users) {
         const Derived* of_reader = derived(reader);
-        needed |= of_reader && of_reader->wanted;
+        needed |= (of_reader && of_reader->wanted) || reads_as_scale(reader, output);
         only_elementwise &= is_elementwise(graph_.layer(reader));
       }
     }

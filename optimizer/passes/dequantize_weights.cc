@@ -38,7 +38,7 @@ std::string why_not_packed(const Graph& graph, LayerId id, double bytes, const P
   if (!may_round) {
     const int64_t depth = codes_in_byte(encoding) * graph.constant(layer.inputs[1])->dims()[1];
     const int64_t rows = element_count(graph, layer.inputs[0]) / depth;
-    std::string why = why_floats_are_faster(rows, bytes, run.options);
+    std::string why = why_floats_are_faster(graph, id, rows, bytes, run.options);
     if (!why.empty()) return why;
   }
   NewLayer product = copy_of(graph, id);
@@ -81,13 +81,15 @@ void dequantize(Graph& graph, LayerId id) {
   graph.replace_layer(id, graph.add(std::move(product)));
 }
 
+// An importer packs those of products of f32.
 bool has_packed_weights(const Graph& graph, LayerId id) {
   const auto* product = op_as<MatMul>(graph, id);
   if (!product || product->b_encoding == WeightEncoding::kIntegers) return false;
   const Layer& layer = graph.layer(id);
   const Tensor* scales = graph.constant(layer.inputs[kScales]);
   const Tensor* codes = graph.constant(layer.inputs[1]);
-  return codes && scales && codes->count() > 0 && scales->dims()[0] == codes->dims()[0];
+  return graph.value(layer.outputs[0]).type().dtype == DataType::kF32 && codes && scales &&
+         codes->count() > 0 && scales->dims()[0] == codes->dims()[0];
 }
 
 }  // namespace

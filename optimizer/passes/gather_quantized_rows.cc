@@ -63,11 +63,10 @@ std::optional<Table> table_of(const Graph& graph, LayerId id) {
 }
 
 Table packed_where_possible(Table table) {
-  auto fewer =
-      in_fewer_bits(table.integers, table.scales, table.zeros ? &*table.zeros : nullptr, true);
-  if (!fewer) return table;
   const int64_t block = table.integers.dims()[1] / table.scales.dims()[1];
-  if (block % codes_in_byte(fewer->encoding) != 0) return table;
+  auto fewer = in_fewer_bits(table.integers, table.scales, table.zeros ? &*table.zeros : nullptr,
+                             true, block);
+  if (!fewer) return table;
   return {.integers = std::move(fewer->codes),
           .scales = std::move(fewer->scales),
           .zeros = std::move(fewer->zeros),

@@ -14,14 +14,13 @@
 // integers of 4 or 2 bits and rows that kernels may round (MatMul::may_round_a, without
 // PassOptions::exact) all products take less time.
 //
-// Exact: kernels multiply by the f32 numbers that Dequantize would give, but for kernels that are
-// not exact, which may round the left side where the model allows it. So the layer stays f32 where
-// 16 bits are allowed, which take twice the memory and round the weights again; not where a pattern
-// asks for them. Nor where a target has no kernel for it. A product of f16 or bf16 that a target
-// computes in (GPUs) multiplies by numbers that are not rounded to its type, unless
-// PassOptions::exact forbids that. Runs after integer_products,
-// which takes products of two dequantized operands, and before lower_quantize, which makes f32
-// constants of the remaining weights.
+// Exact in products of f32: kernels multiply by the numbers that Dequantize would give, but for
+// kernels that are not exact, which may round the left side where the model allows it. So the layer
+// stays f32 where 16 bits are allowed, which take twice the memory and round the weights again; not
+// where a pattern asks for them. Products of f16 and bf16 that a target computes in (GPUs) multiply
+// by numbers that are not rounded to that type; with PassOptions::exact they stay. Runs after
+// integer_products, which takes products of two dequantized operands, and before lower_quantize,
+// which makes f32 constants of the remaining weights.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -133,7 +132,7 @@ class Keeper {
     const Factors factors = this->factors();
     if (!are_integers()) return packed_floats(encoding(), codes, factors.scales, depth_ == 1);
     return in_fewer_bits(codes, factors.scales, factors.zeros ? &*factors.zeros : nullptr,
-                         depth_ == 1);
+                         depth_ == 1, codes.dims()[depth_]);
   }
   KeptWeights make(std::optional<PackedWeights> fewer) const {
     const Layer& weights = graph_.layer(dequantize_);
@@ -223,7 +222,7 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   if (!op_as<Dequantize>(graph, dequantize)) return false;
   if (!graph.layer(dequantize).epilogues.empty()) return false;
   const auto refuse = [&](std::string_view why) {
-    run.refused(graph.layer(id).name, fmt::format("its weights become f32: {}", why));
+    run.refused(graph.layer(id).name, fmt::format("its weights become floats: {}", why));
     return false;
   };
   const auto asked = precisions.of(graph.layer(id));
@@ -234,7 +233,7 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   if (!why.empty()) return refuse(why);
   const bool may_round =
       keeper.are_integers() && rows_may_be_rounded(graph, id, run.options, precisions);
-  why = why_floats_are_faster(keeper.row_count(), bytes, run.options);
+  why = why_floats_are_faster(graph, id, keeper.row_count(), bytes, run.options);
   std::optional<PackedWeights> fewer;
   if (why.empty() || may_round) fewer = keeper.packed();
   if (!why.empty() && !fewer) return refuse(why);

@@ -28,6 +28,7 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/precision/integer_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/precision/quantized_weights.h"
 #include "anneal/optimizer/precision/weight_format.h"
@@ -59,13 +60,15 @@ struct IntegerWeights {
 // 4. Weights that it changes more have outliers, or scales that f16 cannot hold.
 double most_error(int bits) { return bits == 8 ? 0.03 : 0.3; }
 
-// The longest block of at most `wanted` weights that divides the depth, or one block for all of
-// less than twice as many; 0: none. 4-bit weights have blocks of whole bytes.
+// The longest block of at most `wanted` weights that divides the depth, a multiple of 16 if there
+// is one, else of 8, as kernels ask for; or one block for all of less than twice as many; 0: none.
+// 4-bit weights have blocks of whole bytes.
 int64_t block_of(int64_t depth, const WeightFormat& format) {
   const int64_t step = format.bits == 4 ? 2 : 1, wanted = format.block;
   if (wanted == 0) return depth;
-  for (int64_t block = std::min(wanted, depth); block >= kLeastWeightBlock; --block)
-    if (depth % block == 0 && block % step == 0) return block;
+  for (const int64_t multiple : {int64_t{16}, int64_t{8}, step})
+    for (int64_t block = std::min(wanted, depth); block >= kLeastWeightBlock; --block)
+      if (depth % block == 0 && block % multiple == 0) return block;
   return depth < 2 * wanted && depth % step == 0 ? depth : 0;
 }
 
@@ -135,7 +138,8 @@ class WeightQuantizer {
   }
 
   bool let_round(LayerId id) {
-    if (format_.bits != 4 || op_as<MatMul>(graph_, id)->may_round_a || asked_.of(graph_.layer(id)))
+    if (op_as<MatMul>(graph_, id)->may_round_a ||
+        !rows_may_be_rounded(graph_, id, run_.options, asked_))
       return false;
     NewLayer added = copy_of(graph_, id);
     auto& op = std::get<MatMul>(added.op);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/weight_format.h"
 
@@ -14,17 +16,35 @@ constexpr int64_t kMostRowsBesideHalves = 4;  // where the target computes in 16
 // The part of PassOptions::cached_weight_bytes that a cache shared by all cores holds.
 constexpr double kSharedCache = 8;
 
-// Whether the product would compute in 16 bits, whose weights take half of the memory.
-bool has_halves(const PassOptions& options) {
+// Whether a product of this type would compute in 16 bits, whose weights take half of the memory.
+bool has_halves(DataType dtype, const PassOptions& options) {
   const PrecisionOptions& precision = options.precision;
-  return (precision.allows(Precision::kF16) && options.native.f16) ||
+  return options.native.has(dtype) || (precision.allows(Precision::kF16) && options.native.f16) ||
          (precision.allows(Precision::kBF16) && options.native.bf16);
+}
+
+DataType result_type(const Graph& graph, LayerId product) {
+  return graph.value(graph.layer(product).outputs[0]).type().dtype;
+}
+
+// Of weights as an importer gives them: all zero points are 0, since a model has others as floats,
+// whose part another product has.
+bool lacks_zero_points(const Graph& graph, LayerId product) {
+  constexpr size_t kZeros = 3;
+  const Layer& layer = graph.layer(product);
+  const auto* op = op_as<MatMul>(graph, product);
+  if (op->b_encoding == WeightEncoding::kIntegers || layer.op_input_count <= int{kZeros} ||
+      layer.inputs[kZeros] == ValueId::kNone)
+    return false;
+  const Tensor* zeros = graph.constant(layer.inputs[kZeros]);
+  return zeros &&
+         std::ranges::all_of(zeros->bytes(), [](std::byte zero) { return zero == std::byte{0}; });
 }
 
 }  // namespace
 
 double weight_bytes_as_floats(const Graph& graph, const PassOptions& options) {
-  double elements = 0;
+  double bytes = 0;
   for (const LayerId id : graph.order()) {
     const auto* product = op_as<MatMul>(graph, id);
     if (!product) continue;
@@ -32,23 +52,28 @@ double weight_bytes_as_floats(const Graph& graph, const PassOptions& options) {
     if (const LayerId made_by = producer(graph, weights); op_as<Dequantize>(graph, made_by))
       weights = graph.layer(made_by).inputs[0];
     if (const Tensor* tensor = graph.constant(weights))
-      elements += static_cast<double>(tensor->count()) * codes_in_byte(product->b_encoding);
+      bytes += static_cast<double>(tensor->count()) * codes_in_byte(product->b_encoding) *
+               (has_halves(result_type(graph, id), options) ? 2 : 4);
   }
-  return elements * (has_halves(options) ? 2 : 4);
+  return bytes;
 }
 
 bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options,
                          const LayerPrecisions& asked) {
-  if (options.exact) return false;
+  // Kernels of GPUs round nothing. Without weights that are centred, both the product and what is
+  // subtracted from it for the zero points may be much larger than the result.
+  if (options.exact || options.native.f16 || lacks_zero_points(graph, product)) return false;
   return op_as<MatMul>(graph, product)->may_round_a ||
          (parse_weight_format(options.precision.weight_format).bits == 4 &&
           !asked.of(graph.layer(product)));
 }
 
-std::string why_floats_are_faster(int64_t rows, double bytes, const PassOptions& options) {
+std::string why_floats_are_faster(const Graph& graph, LayerId product, int64_t rows, double bytes,
+                                  const PassOptions& options) {
   if (!options.precision.weight_format.empty()) return {};  // memory is what was asked for
-  if (rows > (has_halves(options) ? kMostRowsBesideHalves : kMostRows))
-    return fmt::format("f32 takes less time for {} rows", rows);
+  const bool halves = has_halves(result_type(graph, product), options);
+  if (rows > (halves ? kMostRowsBesideHalves : kMostRows))
+    return fmt::format("floats take less time for {} rows", rows);
   return why_cached(rows, bytes, options);
 }
 

@@ -22,7 +22,8 @@ bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions&
 
 // Empty if a product of this number of rows is faster by weights of fewer bits, or if the options
 // ask for weights in integers. bytes: weight_bytes_as_floats().
-std::string why_floats_are_faster(int64_t rows, double bytes, const PassOptions& options);
+std::string why_floats_are_faster(const Graph& graph, LayerId product, int64_t rows, double bytes,
+                                  const PassOptions& options);
 
 // Empty if the f32 weights of the model do not stay in a cache from one run of a product with this
 // number of rows to the next, so that it waits for memory, or if the options ask for weights in

@@ -1,7 +1,9 @@
 #include "anneal/optimizer/precision/packed_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
+#include <vector>
 
 #include "anneal/core/new_tensor.h"
 
@@ -100,10 +102,10 @@ std::optional<PackedWeights> in_bits(int bits, const Tensor& integers, const Ten
 }  // namespace
 
 std::optional<PackedWeights> in_fewer_bits(const Tensor& integers, const Tensor& scales,
-                                           const Tensor* zeros, bool transposed) {
+                                           const Tensor* zeros, bool transposed, int64_t piece) {
   if (integers.count() == 0) return std::nullopt;
   for (const int bits : {2, 4}) {
-    if (integers.dims()[transposed ? 1 : 0] % (8 / bits) != 0) continue;
+    if (piece % (8 / bits) != 0) continue;
     if (auto made = in_bits(bits, integers, scales, zeros, transposed)) return made;
   }
   return std::nullopt;
@@ -126,6 +128,55 @@ double largest_number(WeightEncoding encoding, double stored) {
   if (encoding == WeightEncoding::kE5M2) return number_of(encoding, 0x7b);
   if (encoding == WeightEncoding::kE4M3) return number_of(encoding, 0x7e);
   return std::ranges::max(numbers_of_4_bits(encoding));
+}
+
+ProductNorms norms_of_packed(const Graph& graph, LayerId product) {
+  constexpr size_t kZeros = 3, kScales = 4;
+  const Layer& layer = graph.layer(product);
+  const auto& op = std::get<MatMul>(layer.op);
+  const Tensor &codes = *graph.constant(layer.inputs[1]),
+               &scales = *graph.constant(layer.inputs[kScales]);
+  const Tensor* zeros =
+      layer.inputs[kZeros] == ValueId::kNone ? nullptr : graph.constant(layer.inputs[kZeros]);
+  const int bits = bits_of(op.b_encoding), in_byte = codes_in_byte(op.b_encoding);
+  const int of_depth = op.transpose_b ? 1 : 0, of_columns = 1 - of_depth;
+  const int64_t depth = codes.dims()[of_depth] * in_byte, columns = codes.dims()[of_columns];
+  const int64_t groups = scales.dims()[of_depth], scale_columns = scales.dims()[of_columns];
+  const float middle =
+      has_integers(op.b_encoding) && bits < 8 ? static_cast<float>(middle_of(bits)) : 0.0F;
+  float numbers[256];
+  for (int code = 0; code <= most_code(bits); ++code)
+    numbers[code] = codes.dtype() == DataType::kI8 ? static_cast<float>(static_cast<int8_t>(code))
+                    : has_integers(op.b_encoding)
+                        ? static_cast<float>(code)
+                        : number_of(op.b_encoding, static_cast<uint8_t>(code));
+  ProductNorms norms;
+  std::vector<double> sums(static_cast<size_t>(columns)), squares(sums.size()), totals(sums.size());
+  std::vector<int64_t> group_of(static_cast<size_t>(depth));
+  for (size_t k = 0; k < group_of.size(); ++k)
+    group_of[k] = static_cast<int64_t>(k) / (depth / groups);
+  const auto* byte = reinterpret_cast<const uint8_t*>(codes.bytes().data());
+  const int64_t rows = codes.dims()[0], row_bytes = codes.dims()[1];
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t i = 0; i < row_bytes; ++i, ++byte)
+      for (int j = 0; j < in_byte; ++j) {
+        const auto column = static_cast<size_t>(op.transpose_b ? row : i);
+        const int64_t group = group_of[static_cast<size_t>(op.transpose_b ? i * in_byte + j : row)];
+        const auto at = scale_columns == 1 ? int64_t{0} : static_cast<int64_t>(column);
+        const auto of_scale =
+            static_cast<size_t>(op.transpose_b ? at * groups + group : group * scale_columns + at);
+        const float zero = zeros ? static_cast<float>(integer_at(*zeros, of_scale)) : middle;
+        const float number = numbers[*byte >> (j * bits) & most_code(bits)];
+        const double weight = double{number - zero} * double{scales.as<float>()[of_scale]};
+        norms.most = std::max(norms.most, std::abs(weight));
+        sums[column] += std::abs(weight);
+        squares[column] += weight * weight;
+        totals[column] += weight;
+      }
+  norms.sum = std::ranges::max(sums);
+  norms.root = std::sqrt(std::ranges::max(squares));
+  for (const double total : totals) norms.mean = std::max(norms.mean, std::abs(total));
+  return norms;
 }
 
 Tensor unpacked_codes(const Tensor& codes, WeightEncoding encoding) {

@@ -3,7 +3,9 @@
 #include <optional>
 
 #include "anneal/core/tensor.h"
+#include "anneal/graph/graph.h"
 #include "anneal/graph/op/weight_encoding.h"
+#include "anneal/optimizer/precision/value_range.h"
 
 namespace anneal {
 
@@ -16,10 +18,11 @@ struct PackedWeights {
 
 // integers: of 8 bits, [K,N], or [N,K] if transposed. scales and zeros: [G,N or 1], likewise
 // transposed; zeros may be null and have the type of the integers. In 2 bits if no two integers
-// differ by more than 3, else in 4 bits if none differ by more than 15, and K is a multiple of the
-// codes in a byte. Else none, or if a zero point does not fit u8 then.
+// differ by more than 3, else in 4 bits if none differ by more than 15, and pieces of `piece`
+// integers of K, which divides it, fill their bytes. Else none, or if a zero point does not fit u8
+// then.
 std::optional<PackedWeights> in_fewer_bits(const Tensor& integers, const Tensor& scales,
-                                           const Tensor* zeros, bool transposed);
+                                           const Tensor* zeros, bool transposed, int64_t piece);
 
 // codes: of floats, a byte each, laid out as the integers above. None if K is no multiple of the
 // codes in a byte.
@@ -29,6 +32,10 @@ std::optional<PackedWeights> packed_floats(WeightEncoding encoding, const Tensor
 // The largest magnitude of a finite number; of integers before a zero point is subtracted. stored:
 // that of the tensor, which kIntegers has.
 double largest_number(WeightEncoding encoding, double stored);
+
+// Of the weights of a product. REQUIRES: a MatMul with scales, of which the weights, scales and
+// zero points are constants
+ProductNorms norms_of_packed(const Graph& graph, LayerId product);
 
 // u8[N,K] of codes[N,bytes].
 Tensor unpacked_codes(const Tensor& codes, WeightEncoding encoding);

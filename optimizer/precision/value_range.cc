@@ -296,8 +296,11 @@ class FactFinder {
       facts.is_of_integers = true;
       facts.expected = kInfinite;
     } else if (std::holds_alternative<Dequantize>(layer.op)) {
-      const WeightEncoding encoding = std::get<Dequantize>(layer.op).encoding;
-      facts.range = scaled(node, largest_number(encoding, x.magnitude()), 2, 1);
+      const NumberRange scale = operand(node, 1).range;
+      const double zero = has(node, 2) ? operand(node, 2).range.magnitude() : 0;
+      const double code =
+          largest_number(std::get<Dequantize>(layer.op).encoding, x.magnitude()) + zero;
+      facts.range = symmetric_range(product_of_ends(code, scale.magnitude()));
       facts.is_of_product = facts.is_feature = true;
       facts.expected = kOrdinary;
     } else if (!bodies_of(layer.op).empty()) {
@@ -452,12 +455,6 @@ class FactFinder {
     return facts;
   }
 
-  // zero, scale: the operands that are the zero points and scales.
-  NumberRange scaled(const FlowNode& node, double code, size_t zero, size_t scale) {
-    const double shift = has(node, zero) ? operand(node, zero).range.magnitude() : 0;
-    return symmetric_range(product_of_ends(code + shift, operand(node, scale).range.magnitude()));
-  }
-
   // Whether the left operand's rows are softmaxes, so that results are means of the right operand.
   bool is_mean(const FlowNode& node, const MatMul& matmul) const {
     const FlowNode& left = flow_[node.operands[0]];
@@ -488,9 +485,12 @@ class FactFinder {
     }
     for (const size_t i : {size_t{1}, size_t{0}}) {
       const Tensor* weights = graph_.constant(layer.inputs[i]);
-      if (!weights || weights->dtype() != DataType::kF32) continue;
+      const bool are_packed = i == 1 && has(node, 4);
+      if (!weights || (weights->dtype() != DataType::kF32 && !are_packed)) continue;
       const auto [made, is_new] = made_.norms.try_emplace(node.layer);
-      if (is_new) made->second = norms_of(layer, node.layer, i);
+      if (is_new)
+        made->second =
+            are_packed ? norms_of_packed(graph_, node.layer) : norms_of(layer, node.layer, i);
       const ProductNorms& norms = made->second;
       const NodeFacts& data = operand(node, 1 - i);
       facts.range = symmetric_range(product_of_ends(data.range.magnitude(), norms.sum),
@@ -506,13 +506,10 @@ class FactFinder {
       facts.expected = b.expected;
       return facts;
     }
-    NumberRange weights = b.range;
-    if (matmul && has(node, 4))
-      weights = scaled(node, largest_number(matmul->b_encoding, weights.magnitude()), 3, 4);
-    const double each = product_of_ends(a.range.magnitude(), weights.magnitude());
+    const double each = product_of_ends(a.range.magnitude(), b.range.magnitude());
     facts.range =
         symmetric_range(matmul ? product_of_ends(each, summands(graph_, node.layer)) : kInfinite,
-                        a.range.is_integer && weights.is_integer);
+                        a.range.is_integer && b.range.is_integer);
     facts.expected = kInfinite;
     return facts;
   }

@@ -193,6 +193,38 @@ TEST(QuantizedWeights, StayCodesAndGiveWhatTheReferenceGives) {
   }
 }
 
+// As in NVFP4, where scales are floats of 8 bits with a scale of their own.
+TEST(QuantizedWeights, StayCodesWithScalesThatAreComputed) {
+  constexpr std::string_view kText = R"text(graph g(x: f32[1,256])
+  const w: u8[260,256] = random(1)
+  const t: u8[260,16] = random(2)
+  s = Dequantize(t, f32[]{0.25}) encoding=e4m3
+  v = Dequantize(w, s) axis=1 block_size=16 encoding=e2m1
+  y = MatMul(x, v) transpose_b=true
+  return y
+)text";
+  GraphBuildOptions options;
+  options.passes.cached_weight_bytes = 0;
+  options.passes.fold_budget_bytes = 1024;  // less than the scales take
+  EXPECT_THAT(product_kernels(build_text(kText, options)),
+              ElementsAre("cpu.matmul.quantized_weights"));
+}
+
+// Codes that no product reads become floats, since only the reference reads them elsewhere.
+TEST(QuantizedWeights, BecomeFloatsForOtherLayers) {
+  constexpr std::string_view kText = R"text(graph g(x: f32[1,64])
+  const w: u8[32,64] = random(1)
+  v = Dequantize(w, f32[]{0.25}) encoding=e4m3
+  y = Pointwise(x, v) program="(f32,f32)->(f32) mul($0,$1)"
+  return y
+)text";
+  GraphBuildOptions options;
+  options.passes.fold_budget_bytes = 1024;
+  const EngineFile file = build_text(kText, options);
+  for (const Step& step : file.plans[0].steps)
+    EXPECT_FALSE(std::holds_alternative<Dequantize>(step.op)) << step.name;
+}
+
 TEST(QuantizedWeights, StayWhereLowerPrecisionIsAllowed) {
   for (const Precision precision : {Precision::kF16, Precision::kBF16, Precision::kI8}) {
     GraphBuildOptions options;

@@ -75,8 +75,10 @@ struct Weights {
   }
   __device__ f32 scale(i64 place) const {
     const f32 scale = scales[place];
-    return scale * factor_of<coding_of>();
+    return scale;
   }
+  // Products by what numbers() gives, as by the codes' numbers.
+  __device__ static f32 whole(f32 sum) { return sum * factor_of<coding_of>(); }
 };
 
 // a: Vec<f32, 8> eight(offset, depth), and offset(row). Result is as in tile_product.h, with one
@@ -128,7 +130,7 @@ __device__ void few_rows(const A& a, const B& b, const Result& result, typename 
           f32 sum = left[0] * weights[c][0];
           UNROLL
           for (int i = 1; i < 8; ++i) sum = multiply_add(left[i], weights[c][i], sum);
-          sums[r][c] = multiply_add(sum, scales[c], sums[r][c]);
+          sums[r][c] = multiply_add(B::whole(sum), scales[c], sums[r][c]);
         }
       }
     }

@@ -35,9 +35,12 @@ std::string why_not_coded(const MatMul& op, const Request& request) {
   const int64_t depth = codes[1] * codes_in_byte(op.b_encoding);
   if (depth == 0 || codes[0] == 0) return "no weights";
   if (depth / scales[1] % kAtOnce != 0) return "scales of groups that are no multiple of 8";
-  for (const int i : {kCodes, kZeros, kScales})
-    if (has_input(request, i) && !(request.inputs[static_cast<size_t>(i)].strides[1] == Size(1)))
+  for (const int i : {kCodes, kZeros, kScales}) {
+    const Operand& operand = request.inputs[static_cast<size_t>(i)];
+    if (has_input(request, i) &&
+        !(operand.strides[1] == Size(1) && operand.strides[0] == Size(operand.constant->dims()[1])))
       return "weights or scales that do not lie row by row";
+  }
   return {};
 }
 
