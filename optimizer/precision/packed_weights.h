@@ -5,7 +5,7 @@
 #include "anneal/core/tensor.h"
 #include "anneal/graph/graph.h"
 #include "anneal/graph/op/weight_encoding.h"
-#include "anneal/optimizer/precision/value_range.h"
+#include "anneal/optimizer/precision/product_norms.h"
 
 namespace anneal {
 

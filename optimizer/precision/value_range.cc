@@ -563,8 +563,6 @@ class FactFinder {
 
 }  // namespace
 
-double ProductNorms::of_errors() const { return std::min(sum, 3 * root); }
-
 float seen_in(const PrecisionOptions& options, const std::string& value) {
   if (!options.ranges) return -1;
   const auto found = options.ranges->tensors.find(value);

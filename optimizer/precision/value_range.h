@@ -9,6 +9,7 @@
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/optimizer/precision.h"
 #include "anneal/optimizer/precision/number_range.h"
+#include "anneal/optimizer/precision/product_norms.h"
 #include "anneal/optimizer/precision/value_flow.h"
 
 namespace anneal {
@@ -30,18 +31,6 @@ struct NodeFacts {
   bool is_of_product = false;   // at any distance
   bool is_feature = false;      // of a product by way of an activation, a norm or the like
   bool is_of_integers = false;  // of 32 bits and more
-};
-
-// How a sum of products by constant weights grows: the largest result of any channel over the
-// largest magnitude of the data.
-struct ProductNorms {
-  double sum = 0;           // of magnitudes: a bound
-  double root = 0;          // of squares: what numbers of independent signs give
-  double mean = 0;          // of the weights themselves: what equal numbers give
-  bool is_integer = false;  // every weight is a whole number
-  double most = 0;          // the largest magnitude of a weight
-  // For rounding errors, whose signs are independent: three standard deviations, or the bound.
-  double of_errors() const;
 };
 
 struct FlowFacts {

@@ -1,0 +1,18 @@
+// How a sum of products by constant weights grows: the largest result of any channel over the
+// largest magnitude of the data.
+#pragma once
+#include <algorithm>
+
+namespace anneal {
+
+struct ProductNorms {
+  double sum = 0;           // of magnitudes: a bound
+  double root = 0;          // of squares: what numbers of independent signs give
+  double mean = 0;          // of the weights themselves: what equal numbers give
+  bool is_integer = false;  // every weight is a whole number
+  double most = 0;          // the largest magnitude of a weight
+  // For rounding errors, whose signs are independent: three standard deviations, or the bound.
+  double of_errors() const { return std::min(sum, 3 * root); }
+};
+
+}  // namespace anneal
