@@ -164,8 +164,10 @@ int64_t known_scalar(Node& node, int index, std::string_view what) {
 
 int64_t parts_of(Node& node) {
   const Size parts = node.shape(0)[node.rank(0) - 1];
-  if (!parts.known() || parts.value() < 1 || parts.value() > 2)
-    node.invalid("the last axis has not 1 or 2 elements");
+  if (!parts.known())
+    node.unsupported("a last axis of an open size (--shapes gives it one: 1 real or 2 complex)");
+  if (parts.value() < 1 || parts.value() > 2)
+    node.invalid(fmt::format("a last axis of {} elements, not 1 or 2", parts.value()));
   return parts.value();
 }
 
