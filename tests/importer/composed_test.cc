@@ -238,7 +238,7 @@ TEST(Composed, WrongNodes) {
     };
   };
   const Case cases[] = {
-      {17, {"N", "4", "3"}, "the last axis has not 1 or 2 elements", dft_at(1)},
+      {17, {"N", "4", "3"}, "a last axis of 3 elements, not 1 or 2", dft_at(1)},
       {17, {"N", "4", "1"}, "the axis of parts is not one of the signal", dft_at(2)},
       {17, {"N", "4", "1"}, "known only at run time", dft_at(0)},
       {17, {"N", "0", "1"}, "a transform of 0 points", dft_at(1)},
