@@ -142,7 +142,9 @@ class DataCommand(command_case.Command):
         self.anneal("compare", "m.onnx", "--weight-format", "int8", "--rtol", 0.02, "--atol", 0.02, out="all agree")
         self.anneal("build", "m.onnx", "--weight-format", "int4", "--layer-precision", "product=f32", "-o", "w.engine",
                     says="has no weights in integers: layer \"product\": its weights stay floats: f32 was asked for")
-        self.anneal("build", "m.onnx", "--weight-format", "int4", "--target", "sm_90", "-o", "w.engine", says="the plan for sm_90 has no weights in integers")
+        self.anneal("build", "m.onnx", "--weight-format", "int4", "--target", "sm_90", "-o", "w.engine", out="self-check: int4 weights")
+        self.anneal("build", "m.onnx", "--weight-format", "int4", "--target", "cpu:baseline", "-o", "w.engine",
+                    says="the plan for cpu:baseline has no weights in integers")
         self.anneal("build", "m.onnx", "--weight-format", "int4:24x", status=2, says='weight format "int4:24x": a block has an even number')
         self.anneal("build", "m.onnx", "--weight-format", "fp8", status=2, says='weight format "fp8": give int8, int4')
         self.anneal("build", "m.onnx", "--weight-format", "int8", "--exact", status=2, says="request only one")

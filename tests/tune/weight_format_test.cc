@@ -279,9 +279,9 @@ TEST(WeightFormat, ExcludesExactResultsAndInt8) {
 }
 
 TEST(WeightFormat, ATargetWithoutAKernelKeepsFloatsAndTheReportWarns) {
-  const BuiltEngine engine = built("int4", {}, "emulated");
+  const BuiltEngine engine = built("int4", {}, "cpu:baseline");
   EXPECT_THAT(engine.report.warnings,
-              Contains(AllOf(HasSubstr("the plan for emulated has no weights in integers"),
+              Contains(AllOf(HasSubstr("the plan for cpu:baseline has no weights in integers"),
                              HasSubstr("layer \""))));
 }
 
