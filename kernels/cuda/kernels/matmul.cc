@@ -134,8 +134,7 @@ std::optional<TilingText> matmul_tiling(const Request& request, const MatMulText
 }
 
 KernelResult make_matmul(const MatMul& op, const Request& request, bool on_tensor_cores) {
-  if (request.op_input_count > 4 && request.inputs[4].present)
-    return refuse("quantized weights");
+  if (request.op_input_count > 4 && request.inputs[4].present) return refuse("quantized weights");
   const DataType a = request.inputs[0].type.dtype;
   if (size_of(request.inputs[1].type.dtype) != size_of(a)) return refuse("operands of two types");
   const DataType sum = matmul_sum(request);
