@@ -257,14 +257,21 @@ void convert_panel(const GemmBlock& block, const Dot& dot, int64_t column, float
 template <class Dot>
 void converted_block(const GemmBlock& block, const Dot& dot) {
   constexpr int64_t kColumns = Dot::kVectors * Dot::kLanes;
-  alignas(64) float panel[kBlockLanes * kColumns];
-  for (int64_t column = 0; column < block.columns; column += kColumns) {
-    convert_panel(block, dot, column, panel);
+  alignas(64) float panels[kBlockLanes * kColumns];
+  const int64_t lanes = block.lanes * block.tap_count;
+  // One row wants several panels side by side, whose sums hide each other's latency.
+  const int64_t beside =
+      block.rows == 1 ? std::clamp<int64_t>(kBlockLanes / std::max<int64_t>(lanes, 1), 1, 4) : 1;
+  for (int64_t column = 0; column < block.columns; column += beside * kColumns) {
+    const int64_t columns = std::min(beside * kColumns, block.columns - column);
+    for (int64_t first = 0; first < columns; first += kColumns)
+      convert_panel(block, dot, column + first, panels + first * lanes);
     GemmBlock part = block;
-    part.b = reinterpret_cast<const std::byte*>(panel);
+    part.b = reinterpret_cast<const std::byte*>(panels);
+    part.panel_stride = lanes * kColumns * 4;
     part.c = block.c + column * 4;
-    part.columns = std::min(kColumns, block.columns - column);
-    part.lanes = block.lanes * block.tap_count;
+    part.columns = columns;
+    part.lanes = lanes;
     part.tap_count = 1;
     RegisterEpilogue finish;
     if (block.finish != nullptr) {
