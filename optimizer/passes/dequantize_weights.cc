@@ -6,8 +6,7 @@
 // build makes no copy of them. They stay so where keep_quantized_weights would pack them again: in
 // products of few rows, and of any number of rows that kernels may round. Elsewhere the other
 // passes see what they see of a model with DequantizeLinear: insert_quantize quantizes the floats,
-// and lower_quantize makes floats for kernels of many rows and for targets without such a kernel,
-// as GPUs.
+// and lower_quantize makes floats for kernels of many rows and for targets without such a kernel.
 #include <fmt/format.h>
 
 #include <algorithm>

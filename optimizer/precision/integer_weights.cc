@@ -60,8 +60,8 @@ double weight_bytes_as_floats(const Graph& graph, const PassOptions& options) {
 
 bool rows_may_be_rounded(const Graph& graph, LayerId product, const PassOptions& options,
                          const LayerPrecisions& asked) {
-  // Kernels of GPUs round nothing. Without weights that are centred, both the product and what is
-  // subtracted from it for the zero points may be much larger than the result.
+  // Kernels of GPUs round no rows. Where another product subtracts the zero points, both products
+  // may be much larger than their difference.
   if (options.exact || options.native.f16 || lacks_zero_points(graph, product)) return false;
   return op_as<MatMul>(graph, product)->may_round_a ||
          (parse_weight_format(options.precision.weight_format).bits == 4 &&

@@ -10,6 +10,8 @@
 namespace anneal {
 namespace {
 
+constexpr size_t kZeros = 3, kScales = 4;  // inputs of MatMul
+
 struct Ends {
   int low = 0, high = 0;
 };
@@ -130,8 +132,16 @@ double largest_number(WeightEncoding encoding, double stored) {
   return std::ranges::max(numbers_of_4_bits(encoding));
 }
 
+bool has_constant_codes(const Graph& graph, LayerId product) {
+  const Layer& layer = graph.layer(product);
+  if (!std::holds_alternative<MatMul>(layer.op) || layer.op_input_count <= int{kScales})
+    return false;
+  const ValueId zeros = layer.inputs[kZeros], scales = layer.inputs[kScales];
+  return graph.constant(layer.inputs[1]) && scales != ValueId::kNone && graph.constant(scales) &&
+         (zeros == ValueId::kNone || graph.constant(zeros));
+}
+
 ProductNorms norms_of_packed(const Graph& graph, LayerId product) {
-  constexpr size_t kZeros = 3, kScales = 4;
   const Layer& layer = graph.layer(product);
   const auto& op = std::get<MatMul>(layer.op);
   const Tensor &codes = *graph.constant(layer.inputs[1]),
@@ -151,7 +161,8 @@ ProductNorms norms_of_packed(const Graph& graph, LayerId product) {
                         ? static_cast<float>(code)
                         : number_of(op.b_encoding, static_cast<uint8_t>(code));
   ProductNorms norms;
-  std::vector<double> sums(static_cast<size_t>(columns)), squares(sums.size()), totals(sums.size());
+  std::vector<double> sums(static_cast<size_t>(std::max<int64_t>(columns, 1))),
+      squares(sums.size()), totals(sums.size());
   std::vector<int64_t> group_of(static_cast<size_t>(depth));
   for (size_t k = 0; k < group_of.size(); ++k)
     group_of[k] = static_cast<int64_t>(k) / (depth / groups);

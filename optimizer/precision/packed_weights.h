@@ -33,8 +33,9 @@ std::optional<PackedWeights> packed_floats(WeightEncoding encoding, const Tensor
 // that of the tensor, which kIntegers has.
 double largest_number(WeightEncoding encoding, double stored);
 
-// Of the weights of a product. REQUIRES: a MatMul with scales, of which the weights, scales and
-// zero points are constants
+// Whether it is a product by quantized weights of which codes, scales and zero points are constant.
+bool has_constant_codes(const Graph& graph, LayerId product);
+// Of such weights. REQUIRES: has_constant_codes()
 ProductNorms norms_of_packed(const Graph& graph, LayerId product);
 
 // u8[N,K] of codes[N,bytes].

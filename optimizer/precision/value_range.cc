@@ -485,7 +485,7 @@ class FactFinder {
     }
     for (const size_t i : {size_t{1}, size_t{0}}) {
       const Tensor* weights = graph_.constant(layer.inputs[i]);
-      const bool are_packed = i == 1 && has(node, 4);
+      const bool are_packed = i == 1 && has_constant_codes(graph_, node.layer);
       if (!weights || (weights->dtype() != DataType::kF32 && !are_packed)) continue;
       const auto [made, is_new] = made_.norms.try_emplace(node.layer);
       if (is_new)
@@ -506,7 +506,8 @@ class FactFinder {
       facts.expected = b.expected;
       return facts;
     }
-    const double each = product_of_ends(a.range.magnitude(), b.range.magnitude());
+    const double each =
+        product_of_ends(a.range.magnitude(), has(node, 4) ? kInfinite : b.range.magnitude());
     facts.range =
         symmetric_range(matmul ? product_of_ends(each, summands(graph_, node.layer)) : kInfinite,
                         a.range.is_integer && b.range.is_integer);

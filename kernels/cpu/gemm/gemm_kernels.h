@@ -38,7 +38,7 @@ struct GemmBlock {
   // the next piece follow scales_stride numbers later. zeros is null: no column has a zero point.
   const float *scales = nullptr, *zeros = nullptr;
   int64_t scales_stride = 0;
-  WeightEncoding encoding = WeightEncoding::kIntegers;  // of kCodes
+  WeightEncoding encoding = WeightEncoding::kIntegers;  // of quantized weights
   bool accumulate = false;
   bool c_is_padded = false;  // whole panels may be written
   // Null: sums are stored. c is only read else, if sums accumulate. REQUIRES:
@@ -80,7 +80,7 @@ constexpr int most_converting_rows(GemmKind kind) {
 // One instruction set's way to compute blocks.
 struct GemmKernels {
   GemmKind kind = GemmKind::kF32;
-  WeightEncoding encoding = WeightEncoding::kIntegers;  // of kCodes
+  WeightEncoding encoding = WeightEncoding::kIntegers;  // of quantized weights
   int tile_rows = 0, tile_columns = 0;
   int elements_per_lane = 1;
   void (*block)(const GemmBlock&) = nullptr;
@@ -110,7 +110,7 @@ struct PackLayout {
   PackLayout(const GemmKernels& kernels, int64_t rows, int64_t columns, int64_t tap = 0);
   int64_t k = 0, n = 0, tap = 0;
   GemmKind kind = GemmKind::kF32;
-  WeightEncoding encoding = WeightEncoding::kIntegers;  // of kCodes
+  WeightEncoding encoding = WeightEncoding::kIntegers;  // of quantized weights
   int tile_columns = 1, elements_per_lane = 1;
   int64_t group = 0;       // of quantized weights: lanes that share a scale, a divisor of k
   bool has_zeros = false;  // of quantized weights: room for zero points
