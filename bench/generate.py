@@ -24,6 +24,7 @@ import onnxruntime_genai
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "samples/generate"))
 from decoder import Decoder  # noqa: E402
+from model_files import CACHES, build_with_states  # noqa: E402
 
 try:
     import llama_cpp
@@ -90,7 +91,7 @@ def main():
     prompt = np.random.default_rng(1).integers(3, settings["vocab_size"], flags.prompt).tolist()
     window = settings["decoder"].get("sliding_window", {}).get("window_size", 0)
     with tempfile.TemporaryDirectory() as folder:
-        engine = anneal.build(flags.folder / "model.onnx", Path(folder) / "model.engine")
+        engine = build_with_states(flags.folder / "model.onnx", Path(folder) / "model.engine", CACHES)
         engine_bytes = (Path(folder) / "model.engine").stat().st_size
         decoder, model = Decoder(engine, threads=flags.threads, window=window), genai_model(flags.folder, flags.threads)
         programs = {"anneal": lambda: run_anneal(decoder, prompt, flags.tokens),

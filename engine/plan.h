@@ -100,11 +100,10 @@ struct BatchSplit {
   bool operator==(const BatchSplit&) const = default;
 };
 
-// Ports, by their indices, that may be one memory: then the output is the input, updated. The first
-// step that writes the output reads each element where it writes it, and no later one reads any.
-struct UpdatedPort {
+// An input and an output, by their indices.
+struct PortPair {
   uint32_t input = 0, output = 0;
-  bool operator==(const UpdatedPort&) const = default;
+  bool operator==(const PortPair&) const = default;
 };
 
 // A plan for one target. `sizes` names every Size in it. A plan whose sizes are all known is
@@ -123,7 +122,11 @@ struct Plan {
   // By input: the weight that it is where the caller gives nothing, or kNoDefault. Empty for
   // bodies.
   std::vector<uint32_t> input_defaults = {};
-  std::vector<UpdatedPort> updated_ports = {};  // empty for bodies
+  // Ports that may be one memory: then the output is the input, updated. The first step that writes
+  // the output reads each element where it writes it, and no later one reads any. Empty for bodies.
+  std::vector<PortPair> updated_ports = {};
+  // A context keeps the output as the input of its next run, each port once. Empty for bodies.
+  std::vector<PortPair> states = {};
   std::vector<Step> steps;
   std::vector<Plan> bodies;               // of control flow, by index
   std::vector<uint64_t> arena_bytes;      // by device, if static

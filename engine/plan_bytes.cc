@@ -142,6 +142,17 @@ Step load_step(ByteReader& from, const Plan& plan) {
   return step;
 }
 
+void save_port_pairs(ByteWriter& to, const std::vector<PortPair>& pairs) {
+  to.number(static_cast<uint32_t>(pairs.size()));
+  for (const PortPair& pair : pairs) to.number(pair.input), to.number(pair.output);
+}
+
+std::vector<PortPair> load_port_pairs(ByteReader& from) {
+  std::vector<PortPair> pairs(from.count(2 * sizeof(uint32_t)));
+  for (PortPair& pair : pairs) pair = {from.number<uint32_t>(), from.number<uint32_t>()};
+  return pairs;
+}
+
 // outer: of a body, the plan that has the sizes.
 Plan load_nested_plan(ByteReader& from, int depth, const Plan* outer) {
   if (depth > kMaxBodyDepth) from.refuse("bodies nested too deep");
@@ -158,9 +169,8 @@ Plan load_nested_plan(ByteReader& from, int depth, const Plan* outer) {
   if (!outer) {  // check_plan() knows how many weights there are
     plan.input_defaults.resize(from.count(sizeof(uint32_t)));
     for (uint32_t& weight : plan.input_defaults) weight = from.number<uint32_t>();
-    plan.updated_ports.resize(from.count(2 * sizeof(uint32_t)));
-    for (UpdatedPort& port : plan.updated_ports)
-      port = {from.number<uint32_t>(), from.number<uint32_t>()};
+    plan.updated_ports = load_port_pairs(from);
+    plan.states = load_port_pairs(from);
   }
   // One at a time: a forged count of large structs takes no memory before their bytes are read.
   for (size_t left = from.count(1); left > 0; --left) plan.steps.push_back(load_step(from, plan));
@@ -196,9 +206,8 @@ void save_plan(ByteWriter& to, const Plan& plan, bool is_body) {
   save_indices(to, plan.outputs);
   if (!is_body) {
     save_indices(to, plan.input_defaults);
-    to.number(static_cast<uint32_t>(plan.updated_ports.size()));
-    for (const UpdatedPort& port : plan.updated_ports)
-      to.number(port.input), to.number(port.output);
+    save_port_pairs(to, plan.updated_ports);
+    save_port_pairs(to, plan.states);
   }
   to.number(static_cast<uint32_t>(plan.steps.size()));
   for (const Step& step : plan.steps) save_step(to, step);

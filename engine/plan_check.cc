@@ -106,9 +106,27 @@ void check_ports(const Plan& plan) {
 }
 
 void check_updated_ports(const Plan& plan) {
-  for (const UpdatedPort& port : plan.updated_ports)
+  for (const PortPair& port : plan.updated_ports)
     if (port.input >= plan.inputs.size() || port.output >= plan.outputs.size())
       refuse("an output updates an input, and one of them does not exist");
+}
+
+void check_states(const Plan& plan) {
+  std::vector<bool> is_input(plan.inputs.size()), is_output(plan.outputs.size());
+  for (const auto [input, output] : plan.states) {
+    if (input >= is_input.size() || output >= is_output.size())
+      refuse("an input or output of a state does not exist");
+    if (is_input[input] || is_output[output]) refuse("an input or output is two states");
+    is_input[input] = is_output[output] = true;
+    const Type &from = plan.slots[plan.outputs[output]].type,
+               &to = plan.slots[plan.inputs[input]].type;
+    if (from.container != Container::kTensor || to.container != Container::kTensor ||
+        from.dtype != to.dtype || to.dtype == DataType::kString ||
+        from.shape.rank() != to.shape.rank())
+      refuse(fmt::format("output \"{}\" cannot be the input \"{}\" of the next run",
+                         plan.slots[plan.outputs[output]].name,
+                         plan.slots[plan.inputs[input]].name));
+  }
 }
 
 // That a default has the sizes of a run is for the run to see, as of any input.
@@ -497,6 +515,7 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, bool i
   check_batch_split(plan);
   check_defaults(plan, weights);
   check_updated_ports(plan);
+  check_states(plan);
   check_devices(plan, is_body, sizes);
   check_order(plan);
   check_lifetimes(plan);

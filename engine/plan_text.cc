@@ -108,6 +108,8 @@ std::string to_string(const Plan& plan, DescribeTactic describe) {
   for (size_t i = 0; i < plan.input_defaults.size(); ++i)
     if (plan.input_defaults[i] != kNoDefault)
       fmt::format_to(to, "default of %{} weight {}\n", plan.inputs[i], plan.input_defaults[i]);
+  for (const auto [input, output] : plan.states)
+    fmt::format_to(to, "state %{} from %{}\n", plan.inputs[input], plan.outputs[output]);
   write(to, plan, "", describe);
   return fmt::to_string(out);
 }

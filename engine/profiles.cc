@@ -50,6 +50,7 @@ void check_profiles(const EngineFile& file) {
       if (plan->devices != first.devices) refuse_plan(*plan, "it is for other devices");
       check_same_ports(first, *plan, first.inputs, plan->inputs);
       check_same_ports(first, *plan, first.outputs, plan->outputs);
+      if (plan->states != first.states) refuse_plan(*plan, "it has other states");
     }
   }
 }

@@ -11,8 +11,8 @@
 namespace anneal {
 
 // Fails with kIncompatiblePlan unless each target has one plan for each profile, in their order,
-// and these differ in sizes alone: not in devices, nor in names, types and ranks of inputs and
-// outputs.
+// and these differ in sizes alone: not in devices and states, nor in names, types and ranks of
+// inputs and outputs.
 void check_profiles(const EngineFile& file);
 
 // The sizes that a plan takes, by input.

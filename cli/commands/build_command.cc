@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "anneal/cli/commands/commands.h"
@@ -246,6 +247,17 @@ int build_model(const BuildFlags& flags) {
   return kSuccess;
 }
 
+void add_state(const std::string& pair, std::map<std::string, std::string>& states) {
+  const size_t equals = pair.find('=');
+  if (equals == std::string::npos)
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("--state {}: give INPUT=OUTPUT, the names of an input and an output", pair));
+  const auto [state, is_new] = states.emplace(pair.substr(0, equals), pair.substr(equals + 1));
+  if (!is_new)
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("--state {}: the input has the state {} already", pair, state->second));
+}
+
 constexpr const char* kBuildFooter = R"(Examples:
   anneal build model.onnx                                   writes model.engine
   anneal build model.onnx --shapes input:1x3x224x224 -o fast.engine
@@ -302,6 +314,18 @@ void add_build_command(CLI::App& application, Action& action) {
       ->type_name("FILE")
       ->group(rarely(help::kFiles));
   add_shape_flags(*command, flags->shapes, often);
+  command
+      ->add_option_function<std::vector<std::string>>(
+          "--state",
+          [flags](const std::vector<std::string>& pairs) {
+            flags->build.states.clear();
+            for (const std::string& pair : pairs) add_state(pair, flags->build.states);
+          },
+          "Input whose value is an output of the run before; contexts keep it.\n"
+          "One * in both names stands for any text: past.*=present.*")
+      ->allow_extra_args(false)
+      ->type_name("INPUT=OUTPUT")
+      ->group(rarely(help::kShapes));
   add_data_flags(*command, flags->data, "--calibrate");
   command
       ->add_option("--max-drop", flags->max_drop,

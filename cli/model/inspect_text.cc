@@ -18,9 +18,13 @@ constexpr size_t kFirstOptionalColumn = 3;  // of the table of steps
 std::string ports_text(const std::vector<InspectedPort>& inputs,
                        const std::vector<InspectedPort>& outputs) {
   Rows rows;
-  for (const InspectedPort& port : inputs)
-    rows.push_back(
-        {"input", port.name, port.has_default ? port.type + ", has a default value" : port.type});
+  for (const InspectedPort& port : inputs) {
+    std::string text = port.type;
+    if (port.has_default) text += ", has a default value";
+    if (!port.state_output.empty())
+      text += fmt::format(", a state: output {} of the run before", printable(port.state_output));
+    rows.push_back({"input", port.name, text});
+  }
   for (const InspectedPort& port : outputs) rows.push_back({"output", port.name, port.type});
   return table_text(rows, {false, false, false});
 }

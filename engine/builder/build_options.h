@@ -95,6 +95,9 @@ struct BuildOptions {
   // Initializers, listed as inputs in the model, that become inputs with a default value
   // (TensorInfo::default_value); "*": all. The others become constants.
   std::set<std::string> default_inputs = {};
+  // State that contexts keep from run to run ("State" in docs/deployment.md): the output that an
+  // input has as its value in the next run. One "*" stands for any text, the same in both names.
+  std::map<std::string, std::string> states = {};
   // The precisions of layers. tune() chooses from precision.types (empty, or `best`: those that are
   // faster on the target, and int8) and takes no precision.layers.
   PrecisionOptions precision = {};

@@ -18,6 +18,7 @@
 #include "anneal/engine/builder/memory_check.h"
 #include "anneal/engine/builder/replay/gpu_choices.h"
 #include "anneal/engine/builder/replay/recorded_kernels.h"
+#include "anneal/engine/builder/state_ports.h"
 #include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/builder/timing/gpu_bench.h"
 #include "anneal/engine/builder/timing/gpu_tuner.h"
@@ -234,6 +235,7 @@ GraphBuildOptions graph_options(const BuildOptions& options) {
   result.passes.threads = options.threads;
   result.passes.precision = resolved_precision(options);
   result.max_memory = options.max_memory;
+  result.states = options.states;
   result.skip_kernels = options.skip_kernels;
   result.tf32 = options.tf32;
   result.allow_fallback = options.allow_fallback;
@@ -267,6 +269,7 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
   file.model_name = graph.name;
   check_precision(options.passes, graph);
   check_tensor_sizes(graph, options.max_memory);
+  const std::vector<PortPair> states = state_ports(graph, options.states);
   const std::vector<NamedValue> values = named_values(graph);
   options.progress("optimizing");
   const Backend& cpu = options.reference ? cpu_reference_backend() : cpu_backend();
@@ -333,6 +336,7 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
     check_plan_memory(plan, file.weights, options.max_memory);
     decide_batch_split(plan, file);
     find_updated_ports(plan);
+    plan.states = states;
   }
   return file;
 }

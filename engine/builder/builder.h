@@ -1,6 +1,7 @@
 // Graph -> engine file: optimize, choose kernels and layouts, place memory.
 #pragma once
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,8 +41,9 @@ struct GraphBuildOptions {
   // All passes, but of each op the reference kernel of the CPU: to tell kernels and passes apart.
   // REQUIRES: CPU targets.
   bool reference_kernels = false;
-  BuilderParts without = {};   // what the builder leaves out
-  uint64_t max_memory = 0;     // of BuildOptions
+  BuilderParts without = {};                       // what the builder leaves out
+  uint64_t max_memory = 0;                         // of BuildOptions
+  std::map<std::string, std::string> states = {};  // of BuildOptions
   bool weights_apart = false;  // other weights may take their place: EngineFile::weights_apart
   KernelTiming timing;         // else the table's order chooses
   // Plans of an engine, by target: their kernels are chosen again in place of timing, and compiled

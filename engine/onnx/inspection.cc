@@ -55,6 +55,9 @@ std::vector<InspectedPort> ports_of(const Plan& plan, const std::vector<uint32_t
   for (const uint32_t slot : slots) ports.push_back({plan.slots[slot].name, type_text(plan, slot)});
   for (size_t i = 0; slots == plan.inputs && i < plan.input_defaults.size(); ++i)
     ports[i].has_default = plan.input_defaults[i] != kNoDefault;
+  if (slots == plan.inputs)
+    for (const auto [input, output] : plan.states)
+      ports[input].state_output = plan.slots[plan.outputs[output]].name;
   return ports;
 }
 

@@ -22,6 +22,7 @@ Json ports_json(const std::vector<InspectedPort>& ports) {
   for (const InspectedPort& port : ports) {
     json.push_back({{"name", port.name}, {"type", port.type}});
     if (port.has_default) json.back()["has_default"] = true;
+    if (!port.state_output.empty()) json.back()["state_output"] = port.state_output;
   }
   return json;
 }

@@ -29,8 +29,7 @@ struct TunedEngine {
 // All fail with Error: kIo, kCannotWrite, kInvalidModel, kUnsupported (naming all that is missing),
 // kInvalidArgument, kLimit, kOutOfMemory, kCancelled. They are safe to call from several threads.
 
-// The same model, options and targets give the same bytes, unless kernels are timed and the cache
-// lacks their times.
+// The same model, options and targets give the same bytes, unless new times of kernels are taken.
 BuiltEngine build_engine(const OnnxModel& model, const BuildOptions& options = {});
 // As above, to a file, which is written whole or not at all.
 BuildReport build_engine(const OnnxModel& model, std::string_view engine_path,
@@ -58,8 +57,7 @@ std::string compare_engines(const std::shared_ptr<const Engine>& a,
                             std::optional<double> rtol = {}, std::optional<double> atol = {});
 
 // Measures the ranges of the model's tensors over the samples, in f32 on the CPU, for a build with
-// the same options. Fails with kInvalidArgument on values that are not finite, naming sample and
-// tensor.
+// the same options. Fails with kInvalidArgument on values that are not finite, naming the tensor.
 Calibration calibrate(const OnnxModel& model, const std::shared_ptr<const Dataset>& samples,
                       const BuildOptions& options = {});
 

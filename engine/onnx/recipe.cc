@@ -95,6 +95,7 @@ Recipe recipe_of(const RecipeJson& json) {
     options.profiles.push_back(
         {shapes_of(profile.at("min")), shapes_of(profile.at("opt")), shapes_of(profile.at("max"))});
   options.default_inputs = json.at("default_inputs").get<std::set<std::string>>();
+  options.states = json.value("states", options.states);
   options.precision = precision_of(json.at("precision"));
   options.exact = json.at("exact").get<bool>();
   options.tf32 = json.value("tf32", false);
@@ -148,22 +149,23 @@ std::string to_string(const Recipe& recipe) {
                         {"max", shapes_json(profile.max)}});
   for (const auto& [layer, why] : recipe.back_to_f32)
     back.push_back({{"layer", layer}, {"why", why}});
-  const RecipeJson json = {{"version", kRecipeVersion},
-                           {"targets", options.targets},
-                           {"profiles", std::move(profiles)},
-                           {"default_inputs", options.default_inputs},
-                           {"precision", precision_json(options.precision)},
-                           {"exact", options.exact},
-                           {"tf32", options.tf32},
-                           {"skip_passes", options.skip_passes},
-                           {"only_passes", options.only_passes},
-                           {"skip_kernels", options.skip_kernels},
-                           {"allow_fallback", options.allow_fallback},
-                           {"max_memory", options.max_memory},
-                           {"pack_weights", options.pack_weights},
-                           {"weights_apart", recipe.weights_apart},
-                           {"back_to_f32", std::move(back)},
-                           {"fingerprint", recipe.fingerprint}};
+  RecipeJson json = {{"version", kRecipeVersion},
+                     {"targets", options.targets},
+                     {"profiles", std::move(profiles)},
+                     {"default_inputs", options.default_inputs},
+                     {"precision", precision_json(options.precision)},
+                     {"exact", options.exact},
+                     {"tf32", options.tf32},
+                     {"skip_passes", options.skip_passes},
+                     {"only_passes", options.only_passes},
+                     {"skip_kernels", options.skip_kernels},
+                     {"allow_fallback", options.allow_fallback},
+                     {"max_memory", options.max_memory},
+                     {"pack_weights", options.pack_weights},
+                     {"weights_apart", recipe.weights_apart},
+                     {"back_to_f32", std::move(back)},
+                     {"fingerprint", recipe.fingerprint}};
+  if (!options.states.empty()) json["states"] = options.states;
   return json.dump(-1, ' ', false, RecipeJson::error_handler_t::replace);
 }
 

@@ -125,6 +125,7 @@ anneal_tensor_info info_of(const TensorInfo& info) {
     result.default_data = info.default_value->bytes().data();
     std::ranges::copy(info.default_value->dims(), result.default_dims);
   }
+  if (!info.state_output.empty()) result.state_output = info.state_output.c_str();
   return result;
 }
 

@@ -28,6 +28,8 @@ struct TensorInfo {
   Dims min_dims = {}, max_dims = {};        // the allowed range; equal to dims where they are known
   // The value of the input in runs that do not set it. Without one, every run must set the input.
   std::optional<Tensor> default_value = {};
+  // The output that a context keeps as the value of this input in its next run; empty: none.
+  std::string state_output = {};
 };
 
 struct EngineOptions {
@@ -51,8 +53,7 @@ struct EngineOptions {
   std::string weights = {};
 };
 
-// A loaded plan with its kernels. Immutable: any number of threads may share one Engine, each with
-// its own ExecutionContext.
+// A loaded plan with its kernels. Immutable: threads share it, each with its own ExecutionContext.
 class Engine {
  public:
   // An engine file is untrusted input, so all of it is checked before it is used. Fails with kIo,
@@ -134,10 +135,10 @@ class ExecutionContext {
   ExecutionContext& operator=(ExecutionContext&&) noexcept;
 
   // Sets the memory of an input: of the host, with any strides, or of the engine's GPU, dense and
-  // row-major. The caller keeps ownership: it must be valid until the last run that reads it, or
-  // until other memory is set. TensorView() undoes it: runs then read the default value, or fail if
-  // there is none. Fails with kInvalidArgument on a wrong name, element type, rank or size, naming
-  // what the engine accepts; with kUnsupported on other memory of a GPU.
+  // row-major. The caller keeps ownership: it must be valid until the last run that reads it; that
+  // of a state (TensorInfo::state_output) is for one run. TensorView() undoes it: runs then read
+  // the default value or the initial state, else they fail. Fails with kInvalidArgument on a wrong
+  // name, element type, rank or size; with kUnsupported on other memory of a GPU.
   void set_input(std::string_view name, const ConstTensorView& memory);
   // Optional: the memory that runs write an output to, set after inputs without a default value.
   // TensorView() undoes it. Runs fail if it overlaps another output, or an input it does not update

@@ -546,6 +546,8 @@ std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const Engin
   load_weights(*state);
   state->inputs = ports_of(state->plans, &Plan::inputs);
   state->outputs = ports_of(state->plans, &Plan::outputs);
+  for (const auto [input, output] : first.states)
+    state->inputs[input].state_output = state->outputs[output].name;
   // A profile whose sizes exclude a default value has none.
   for (const LoadedPlan& loaded : state->plans)
     for (size_t i = 0; i < loaded.plan->input_defaults.size(); ++i)

@@ -179,7 +179,8 @@ class Session:
         self._engine, self._options = engine, options
         self._core = _core.Session(engine._loaded(), **options)
         self._input_names = [info.name for info in engine.inputs]
-        self._output_names = [info.name for info in engine.outputs]
+        kept = {info.state_output for info in engine.inputs}
+        self._output_names = [info.name for info in engine.outputs if info.name not in kept]
 
     @property
     def engine(self) -> Engine:
@@ -198,7 +199,8 @@ class Session:
 
         run({"image": array}) returns a dict of all outputs: new NumPy arrays of the shapes that engine.outputs describes,
         or the arrays of `out`, which results are written to. As in ONNX Runtime, run(["scores"], {"image": array})
-        returns a list of the named outputs, and run(None, {...}) a list of all.
+        returns a list of the named outputs, and run(None, {...}) a list of all. Outputs that are states are not among
+        them: the session keeps them for its next run.
         """
         if second is None and first is not None:
             return self._core.run(_as_dict(first), _as_dict(out) if out else {})
@@ -263,6 +265,14 @@ class Session:
     def is_done(self) -> bool:
         """Whether wait() would return at once."""
         return self._core.is_done()
+
+    def states(self) -> dict[str, Any]:
+        """Copies of the states after the last run, by the names of their inputs: another session's run takes them as inputs."""
+        return self._core.states()
+
+    def reset_states(self) -> None:
+        """The next run starts from the initial states: default values of inputs, else zeros of the smallest size."""
+        self._core.reset_states()
 
     def prepare(self, shapes: Mapping[str, Sequence[int]], /) -> None:
         """Prepares runs at these shapes: infers sizes, places memory and prepares kernels."""

@@ -43,6 +43,7 @@ class CommonOptions(TypedDict, total=False):
     range_method: str
     percentile: float
     default_inputs: str | Iterable[str] | None
+    states: Mapping[str, str]
     self_check: bool
     self_check_work: float | None
     exact: bool
@@ -143,6 +144,7 @@ def core_options(options: BuildOptions, log: Log | None = None) -> _core.BuildOp
         for profile in _profiles(shapes):
             _add_profile(made, profile)
     made.default_inputs = set(names_of(options.get("default_inputs")))
+    made.states = dict(options.get("states", {}))
     made.skip_passes, made.only_passes = list(options.get("skip_passes", ())), list(options.get("only_passes", ()))
     made.skip_kernels = list(options.get("skip_kernels", ()))
     made.tf32 = options.get("tf32", False)

@@ -128,6 +128,13 @@ void bind_tensor_info(nb::module_& module) {
           },
           nb::sig("def default(self) -> numpy.typing.NDArray[typing.Any] | None"),
           "The value of an input that a run leaves out; None: each run must give the input.")
+      .def_prop_ro(
+          "state_output",
+          [](const TensorInfo& info) -> std::optional<std::string> {
+            if (info.state_output.empty()) return std::nullopt;
+            return info.state_output;
+          },
+          "The output that a session keeps as the value of this input in its next run; None: none.")
       .def("__repr__", &text_of);
 }
 
@@ -274,6 +281,8 @@ void bind_engine(nb::module_& module) {
            nb::call_guard<Call>())
       .def("prepare", &Session::prepare, "shapes"_a, nb::call_guard<Call>(),
            nb::sig("def prepare(self, shapes: dict[str, collections.abc.Sequence[int]]) -> None"))
+      .def("states", &Session::states)
+      .def("reset_states", &Session::reset_states)
       .def_prop_ro("memory_bytes", &Session::memory_bytes)
       .def_prop_ro("run_warnings", &Session::run_warnings)
       .def_prop_ro("copied_inputs", &Session::copied_inputs);

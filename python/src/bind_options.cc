@@ -87,6 +87,7 @@ void bind_options(nb::module_& module) {
       .def(nb::init<>())
       .def_rw("targets", &BuildOptions::targets)
       .def_rw("default_inputs", &BuildOptions::default_inputs)
+      .def_rw("states", &BuildOptions::states)
       .def_rw("exact", &BuildOptions::exact)
       .def_rw("tf32", &BuildOptions::tf32)
       .def_rw("skip_passes", &BuildOptions::skip_passes)

@@ -20,10 +20,16 @@ bool is_fixed(const Dims& dims) {
   return std::ranges::none_of(dims, [](int64_t size) { return size < 0; });
 }
 
-std::vector<SharedEngine::Port> ports_of(std::span<const TensorInfo> infos) {
+// inputs: of the engine, which say which outputs are states.
+std::vector<SharedEngine::Port> ports_of(std::span<const TensorInfo> infos,
+                                         std::span<const TensorInfo> inputs) {
   std::vector<SharedEngine::Port> ports;
-  for (const TensorInfo& info : infos)
-    ports.push_back({&info, nb::str(info.name.data(), info.name.size()), is_fixed(info.dims)});
+  for (const TensorInfo& info : infos) {
+    const bool is_state = std::ranges::any_of(
+        inputs, [&](const TensorInfo& input) { return input.state_output == info.name; });
+    ports.push_back(
+        {&info, nb::str(info.name.data(), info.name.size()), is_fixed(info.dims), is_state});
+  }
   return ports;
 }
 
@@ -57,8 +63,8 @@ void check_names(const nb::dict& items, const std::vector<SharedEngine::Port>& p
 SharedEngine::SharedEngine(std::shared_ptr<const Engine> made, std::shared_ptr<nb::object> called)
     : engine(std::move(made)),
       log(std::move(called)),
-      inputs(ports_of(engine->inputs())),
-      outputs(ports_of(engine->outputs())) {}
+      inputs(ports_of(engine->inputs(), {})),
+      outputs(ports_of(engine->outputs(), engine->inputs())) {}
 
 // Waits, without the GIL, until no other thread uses the session.
 class Session::Turn {
@@ -148,6 +154,7 @@ void Session::bind_outputs(const nb::dict& out) {
     const SharedEngine::Port& port = shared_->outputs[i];
     const TensorInfo& info = *port.info;
     results_[i] = {};
+    if (port.is_state && !item_of(out, port.name).is_valid()) continue;
     if (const nb::object given = item_of(out, port.name); given.is_valid()) {
       WrittenArray array = written_array(given, info.dtype, shared_->numpy, info.name);
       context_->set_output(info.name, array.view);
@@ -181,6 +188,7 @@ nb::dict Session::collect() {
   nb::dict outputs;
   for (size_t i = 0; i < results_.size(); ++i) {
     const SharedEngine::Port& port = shared_->outputs[i];
+    if (port.is_state) continue;
     nb::object array = std::move(results_[i]);
     if (!array.is_valid()) array = shared_->numpy.copy_of(context_->output(port.info->name));
     outputs[port.name] = std::move(array);
@@ -280,6 +288,30 @@ void Session::clear() {
   // What they drop may run code of Python.
   for (const auto& each : {callback_, wants_})
     if (each) std::exchange(*each, nb::none());
+}
+
+nb::dict Session::states() {
+  const Turn turn(*this);
+  nb::dict states;
+  for (const SharedEngine::Port& port : shared_->inputs)
+    if (const std::string& output = port.info->state_output; !output.empty()) {
+      const TensorView state = context_->output(output);
+      TensorView copy;
+      states[port.name] = shared_->numpy.make(state.dtype, state.dims, copy);
+      copy_tensor(copy, state);
+    }
+  return states;
+}
+
+void Session::reset_states() {
+  const Turn turn(*this);
+  for (size_t i = 0; i < shared_->inputs.size(); ++i) {
+    const TensorInfo& info = *shared_->inputs[i].info;
+    if (info.state_output.empty()) continue;
+    context_->set_input(info.name, {info.dtype, info.dims, info.dims, nullptr});
+    is_set_[i] = false;
+  }
+  are_shapes_new_ = true;
 }
 
 size_t Session::memory_bytes() {

@@ -29,6 +29,7 @@ struct SharedEngine {
     const TensorInfo* info;
     nanobind::str name;
     bool is_fixed;  // no size is open
+    bool is_state;  // an output that sessions keep
   };
   std::shared_ptr<const Engine> engine;
   std::shared_ptr<nanobind::object> log;  // which the engine calls; None or null: none
@@ -45,7 +46,7 @@ class Session {
   ~Session();
 
   // inputs: arrays by name. out: arrays to write outputs to by name, or nothing (null). Other
-  // outputs are new arrays.
+  // outputs are new arrays. States are not among them.
   nanobind::dict run(const nanobind::dict& inputs, const nanobind::dict& out);
   // The outputs of a run, and (step, kernel, microseconds, times) of each of its steps.
   nanobind::tuple profile(const nanobind::dict& inputs, const nanobind::dict& out);
@@ -61,6 +62,10 @@ class Session {
   // drops those that call back.
   void visit(const std::function<void(nanobind::handle)>& visitor) const;
   void clear();
+
+  // Copies of the states after the last run, by the names of their inputs.
+  nanobind::dict states();
+  void reset_states();
 
   size_t memory_bytes();
   std::vector<std::string> run_warnings();

@@ -22,13 +22,17 @@ class State:
     """An input that is an output of the run before: a cache, [batch, heads, rows, ...], or a state of fixed shape.
 
     Kinds: "fixed"; "growing", whose output has the new rows, too; "buffer", whose output has the rows of the input if these
-    are enough; "window", a buffer of the last rows.
+    are enough; "window", a buffer of the last rows. The session keeps a state that the engine marks as one.
     """
 
     past: Any  # anneal.TensorInfo
     present: Any
     kind: str = "fixed"
     row_axis: int | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        return self.past.state_output is not None
 
     def zeros(self, rows: int) -> numpy.ndarray:
         shape = [size if isinstance(size, int) else 1 for size in self.past.shape]
@@ -43,7 +47,7 @@ class State:
 
 
 class Decoder:
-    """Feeds tokens to a model and keeps its caches. Batch 1.
+    """Feeds tokens to a model and keeps its caches, unless the engine has them as states, which its session keeps. Batch 1.
 
     The caches of a model with GroupQueryAttention are buffers: a run writes the new rows into them and copies nothing.
     They have room for `rows` tokens, and grow by as many at a time, so that memory follows the length. A cache of
@@ -57,6 +61,7 @@ class Decoder:
         if not any("int" in str(info.dtype) and len(info.shape) == 2 for info in engine.inputs):
             raise UnknownModel("the model has no input of token ids: integers of shape [batch, tokens]")
         self._states = states_of(engine)
+        self._own = [state for state in self._states if not state.is_kept]
         if not window and any(state.kind == "window" for state in self._states):
             raise UnknownModel("the caches have a sliding window of unknown size: genai_config.json beside the model, or Decoder(window=...), gives it")
         past = {state.past.name for state in self._states}
@@ -67,22 +72,27 @@ class Decoder:
         self._logits = next((info.name for info in engine.outputs if info.name == "logits"),
                             next(info.name for info in engine.outputs if info.name not in present))
         # Outputs that are the memory of their inputs, until a plan refuses one.
-        self._in_place = {state.present.name for state in self._states if state.kind in ("buffer", "window")}
+        self._in_place = {state.present.name for state in self._own if state.kind in ("buffer", "window")}
         self.reset()
 
     def reset(self) -> None:
         """Forgets all tokens."""
         self.tokens: list[int] = []
         self._rows = self._rows_at_a_time
-        self._caches = {state.past.name: self._empty(state) for state in self._states}
+        self._caches = {state.past.name: self._empty(state) for state in self._own}
         self._spare: dict[str, numpy.ndarray] = {}
+        if len(self._own) < len(self._states):
+            self._session.reset_states()
+        # A session does not know the size of a window. From these zeros on it keeps the state.
+        self._first = {state.past.name: self._empty(state) for state in self._states if state.is_kept and state.kind == "window"}
 
     def _empty(self, state: State) -> numpy.ndarray:
         return state.zeros({"buffer": self._rows, "window": self._window}.get(state.kind, 0))
 
     @property
     def state_bytes(self) -> int:
-        return sum(array.nbytes for array in [*self._caches.values(), *self._spare.values()])
+        kept = self._session.states() if self.tokens and len(self._own) < len(self._states) else {}
+        return sum(array.nbytes for array in [*self._caches.values(), *self._spare.values(), *kept.values()])
 
     @property
     def memory_bytes(self) -> int:
@@ -97,8 +107,9 @@ class Decoder:
         self._make_room(len(self.tokens))
         begin = before if self._states else 0
         inputs = {info.name: input_of(info, role, read, begin) for role, info in self._ports.items()}
-        outputs = self._run({**inputs, **self._caches})
-        for state in self._states:
+        outputs = self._run({**inputs, **self._caches, **self._first})
+        self._first = {}
+        for state in self._own:
             self._caches[state.past.name] = outputs[state.present.name]
         logits = outputs[self._logits]
         return as_floats(logits.reshape(-1, logits.shape[-1])[-1])
@@ -107,14 +118,14 @@ class Decoder:
         if tokens <= self._rows:
             return
         self._rows = -(-tokens // self._rows_at_a_time) * self._rows_at_a_time
-        for state in self._states:
+        for state in self._own:
             if state.kind == "buffer":
                 self._caches[state.past.name] = state.longer(self._caches[state.past.name], self._rows)
                 self._spare.pop(state.past.name, None)
 
     def _run(self, inputs: dict[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
         """Runs once. A buffer is updated in place, or its next rows are written to the spare buffer."""
-        buffers = [state for state in self._states if state.kind in ("buffer", "window")]
+        buffers = [state for state in self._own if state.kind in ("buffer", "window")]
         while True:
             out = {}
             for state in buffers:

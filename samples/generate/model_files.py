@@ -16,6 +16,8 @@ DECODERS = ("model", "decoder_model_merged", "decoder_with_past_model", "decoder
 # Parts of a model with an encoder, by optimum and by onnxruntime-genai's builder. The first set that a folder has is taken.
 PARTS = (("encoder_model", "decoder_model_merged"), ("encoder_model", "decoder_model", "decoder_with_past_model"),
          ("encoder_model", "decoder_model"), ("encoder", "decoder"))
+# The caches of a decoder, by onnxruntime-genai's builder and by optimum: the session keeps them.
+CACHES = {"past_key_values.*": "present.*"}
 
 
 class Failure(Exception):
@@ -67,7 +69,7 @@ def file_of(folder: Path, name: str) -> Path | None:
 def load(files: list[Path], flags: argparse.Namespace) -> list[anneal.Engine]:
     """Engines of the files. --save writes the one that is built, or those of several files and the settings to a folder."""
     if len(files) == 1:
-        return [load_one(files[0], flags.save, flags)]
+        return [load_one(files[0], flags.save, flags, CACHES)]
     if flags.save:
         if flags.save.exists() and not flags.save.is_dir():
             raise Failure(f"--save {flags.save}: the model has {len(files)} files, so --save names a folder for their engines")
@@ -80,15 +82,25 @@ def load(files: list[Path], flags: argparse.Namespace) -> list[anneal.Engine]:
     return [load_one(file, flags.save / f"{file.stem}.engine" if flags.save else None, flags) for file in files]
 
 
-def load_one(path: Path, save: Path | None, flags: argparse.Namespace) -> anneal.Engine:
+def load_one(path: Path, save: Path | None, flags: argparse.Namespace, states: dict[str, str] | None = None) -> anneal.Engine:
     if path.suffix != ".onnx":
         return anneal.load(path, device=flags.device)
     if flags.device not in ("auto", "cpu"):
         raise Failure("a model is built for the CPU here: build an engine for the GPU with `anneal build --target`, and give its file")
     begin = time.perf_counter()
-    engine = anneal.build(path, save, precision=flags.precision, weight_format=flags.weight_format)
+    engine = build_with_states(path, save, states or {}, precision=flags.precision, weight_format=flags.weight_format)
     note(f"built {path} in {time.perf_counter() - begin:.1f} s" + (f", saved as {save}" if save else ""))
     return engine
+
+
+def build_with_states(path: Path, save: Path | None, states: dict[str, str], **options: Any) -> anneal.Engine:
+    """Without the states where the model has no such inputs and outputs."""
+    try:
+        return anneal.build(path, save, states=states, **options)
+    except anneal.InvalidArgumentError as error:
+        if not states or "the state " not in str(error):
+            raise
+        return anneal.build(path, save, **options)
 
 
 def folders_of(file: Path) -> list[Path]:

@@ -343,6 +343,10 @@ class Command(command_case.Command):
         plans = json.loads(self.anneal("inspect", engine, "--json"))["plans"]
         self.assertEqual(plans[0]["activation_memory"]["ratio"], 1)
         self.assertEqual(plans[0]["target"], "cpu")
+        self.anneal("build", "m.onnx", "--state", "a=y", "-o", "state.engine")
+        self.anneal("inspect", "state.engine", out="f32[N,3], a state: output y of the run before")
+        self.anneal("build", "m.onnx", "--state", "a=d", status=2, says='"a=d": the model has no such output')
+        self.anneal("build", "m.onnx", "--state", "a", status=2, says="give INPUT=OUTPUT")
         self.anneal("inspect", engine, "--graph", status=2, says="--plan")
         self.anneal("inspect", "m.onnx", "--plan", status=2, says="anneal build")
         self.write("s.onnx", STRANGE)

@@ -138,8 +138,8 @@ INSTANTIATE_TEST_SUITE_P(Nets, EngineFiles,
 
 TEST(EngineFile, AnotherVersionIsRefusedByName) {
   Bytes bytes = save(build_text(kDynamicNet));
-  bytes[8] = std::byte{14};
-  EXPECT_THAT(refusal(bytes), HasSubstr("format version 14, this library reads version 13"));
+  bytes[8] = std::byte{15};
+  EXPECT_THAT(refusal(bytes), HasSubstr("format version 15, this library reads version 14"));
 }
 
 TEST(EngineFile, OtherFilesAreNoEngines) {

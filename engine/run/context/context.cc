@@ -13,6 +13,7 @@
 #include "anneal/engine/run/async/pending_run.h"
 #include "anneal/engine/run/async/stream_queue.h"
 #include "anneal/engine/run/context/check_port.h"
+#include "anneal/engine/run/context/kept_states.h"
 #include "anneal/engine/run/context/profile_run.h"
 #include "anneal/engine/run/counted_steps.h"
 #include "anneal/engine/run/debug.h"
@@ -80,6 +81,7 @@ struct ExecutionContext::State {
                   .red_zone = engine->state_->red_zone,
                   .separate_weights = &engine->state_->separate_weights},
         run(engine->state_->plans, resources, options.micro_batch, profile_in(options)),
+        states(engine->state_->plans, resources, engine->inputs(), gpu(), run),
         is_given(engine->inputs().size()),
         inputs(engine->inputs().size()),
         outputs(engine->outputs().size()) {
@@ -282,6 +284,7 @@ struct ExecutionContext::State {
     inputs[index] = GivenMemory(memory);
     is_given[index] = true;
     is_memory_new = true;
+    if (states.has_input(index)) states.set_given(index, true);
   }
 
   void set_output(size_t index, const TensorView& memory) {
@@ -303,6 +306,13 @@ struct ExecutionContext::State {
     is_given[index] = false;
     inputs[index] = {};
     is_memory_new = true;  // another profile may run, whose outputs update other inputs
+    if (states.has_input(index)) states.set_given(index, false);
+  }
+
+  HeldMemory memory() const {
+    HeldMemory held = run.memory();
+    states.add_to(held);
+    return held;
   }
 
   // A step may write an output before another one reads an input, but where the plan says that the
@@ -330,17 +340,25 @@ struct ExecutionContext::State {
   // For a run that follows.
   void bind_for_run() {
     bind();
+    states.place_outputs();
     check_overlap();
   }
 
+  // After a run that came to its end.
+  void end_run() {
+    states.take_results();
+    tell_warnings();
+  }
+
   void bind() {
+    states.place_inputs();
     std::string defaults;
     for (size_t i = 0; i < engine->inputs().size(); ++i) {
       const TensorInfo& port = engine->inputs()[i];
       if (!run.has_input(i))
         fail_port(ErrorCode::kInvalidArgument, port.name,
                   fmt::format("input \"{}\" is not set", port.name));
-      if (is_given[i] || port.min_dims == port.max_dims) continue;
+      if (is_given[i] || !port.default_value || port.min_dims == port.max_dims) continue;
       defaults += fmt::format("{}\"{}\" {}", defaults.empty() ? "" : ", ", port.name,
                               to_string(port.default_value->dims()));
     }
@@ -359,6 +377,7 @@ struct ExecutionContext::State {
   MemoryBudget budget;
   RunResources resources;
   ProfileRun run;
+  KeptStates states;
   size_t told = 0;                           // run warnings that the log has
   std::vector<bool> is_given;                // by input: else it is unset or at its default value
   std::vector<GivenMemory> inputs, outputs;  // of the application; of defaults: none
@@ -380,6 +399,10 @@ void ExecutionContext::set_input(std::string_view name, const ConstTensorView& m
     const size_t index = require_port(state.engine->inputs(), name, "input");
     if (!memory.data && memory.dims.empty()) return state.clear_input(index);
     const TensorInfo& port = state.engine->inputs()[index];
+    if (!memory.data && state.states.has_input(index)) {
+      state.states.begin(index, memory.dims);
+      return state.clear_input(index);
+    }
     check_memory(*state.engine, state.gpu(), port, memory, "input");
     check_dims(port, memory.dims);
     // Kernels take mutable views; they never write through an input.
@@ -394,6 +417,12 @@ void ExecutionContext::set_output(std::string_view name, const TensorView& memor
     const size_t index = require_port(state.engine->outputs(), name, "output");
     const TensorInfo& port = state.engine->outputs()[index];
     if (!memory.data && memory.dims.empty()) return state.clear_output(index);
+    if (state.states.has_output(index))
+      fail_port(
+          ErrorCode::kInvalidArgument, port.name,
+          fmt::format("output \"{}\" is a state that the context keeps: read it with output() "
+                      "after the run",
+                      name));
     check_memory(*state.engine, state.gpu(), port, memory, "output");
     state.bind();
     const auto dims = state.run.output_dims(index);
@@ -450,7 +479,8 @@ Dims ExecutionContext::output_dims(std::string_view name) const {
   return at_entry([&] {
     State& state = State::idle(state_);
     const size_t index = require_port(state.engine->outputs(), name, "output");
-    state.bind();
+    // Else states would be those of the next run.
+    if (state.states.empty() || !state.run.has_run()) state.bind();
     return state.run.output_dims(index).value_or(state.engine->outputs()[index].dims);
   });
 }
@@ -461,7 +491,7 @@ void ExecutionContext::run() {
     state.bind_for_run();
     state.follow_default_stream();
     state.while_running([&](ThreadTeam& team) { state.run.run(team); });
-    state.tell_warnings();
+    state.end_run();
   });
 }
 
@@ -494,7 +524,7 @@ void ExecutionContext::wait() {
     // Busy to the end: the run's observer may look.
     state_->pending->wait();
     std::exchange(state_->pending, nullptr)->get();
-    state_->tell_warnings();
+    state_->end_run();
   });
 }
 
@@ -526,7 +556,7 @@ const Plan& EngineInternals::plan(const ExecutionContext& context) {
 }
 
 HeldMemory EngineInternals::memory(const ExecutionContext& context) {
-  return ExecutionContext::State::readable(context.state_).run.memory();
+  return ExecutionContext::State::readable(context.state_).memory();
 }
 
 const Plan& plan_of(const ExecutionContext& context) { return EngineInternals::plan(context); }
@@ -535,7 +565,7 @@ HeldMemory memory_of(const ExecutionContext& context) { return EngineInternals::
 std::span<const std::string> ExecutionContext::run_warnings() const {
   return State::readable(state_).run.remarks();
 }
-size_t ExecutionContext::memory_bytes() const { return State::readable(state_).run.memory().sum(); }
+size_t ExecutionContext::memory_bytes() const { return State::readable(state_).memory().sum(); }
 size_t ExecutionContext::arena_bytes() const { return State::readable(state_).run.arena_bytes(); }
 
 void EngineInternals::observe(ExecutionContext& context, const Observer& observer) {
@@ -548,7 +578,7 @@ std::vector<CountedStep> EngineInternals::profile(ExecutionContext& context) {
   state.follow_default_stream();
   std::vector<CountedStep> steps;
   state.while_running([&](ThreadTeam& team) { state.run.profile(team, steps); });
-  state.tell_warnings();
+  state.end_run();
   return steps;
 }
 

@@ -110,7 +110,7 @@ void ProfileRun::bind(size_t profile) {
 }
 
 bool ProfileRun::may_update(size_t input, size_t output) const {
-  const UpdatedPort wanted{static_cast<uint32_t>(input), static_cast<uint32_t>(output)};
+  const PortPair wanted{static_cast<uint32_t>(input), static_cast<uint32_t>(output)};
   return std::ranges::count(plans_[now_].plan->updated_ports, wanted) > 0;
 }
 

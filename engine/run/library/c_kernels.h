@@ -97,8 +97,7 @@ typedef struct {
   int32_t version;         /* an engine loads only with the version that it was built with */
   uint64_t flags;
   /* Bit i: axis 0 of input i is the batch. If any is set, index r of axis 0 of all outputs follows
-   * from index r of these inputs and from the others as a whole, whatever r is: a batch may run in
-   * parts. */
+   * from index r of these inputs and from all of the others: a batch may run in parts. */
   uint64_t row_inputs;
   /* Sets dtype, rank and dims of each output, from types, sizes and attributes alone. A size is a
    * number, the number of an input's open size (but nothing computed from it), or

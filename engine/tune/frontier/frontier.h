@@ -57,8 +57,7 @@ struct Frontier {
   std::vector<PrecisionGroup> groups;
   std::vector<FrontierPoint> points;  // from the fastest on
   size_t chosen = 0;                  // index into points
-  // Faster mixes that passed the search but failed confirmation. If above 0, the held-out samples
-  // also influenced the choice.
+  // Faster mixes that failed confirmation. Above 0, held-out samples also influenced the choice.
   int turned_down = 0;
   std::vector<KeptHigh> kept_high;  // of the chosen point
   std::vector<std::string> warnings;
@@ -82,8 +81,7 @@ PrecisionOptions precision_of(const Frontier& frontier, const FrontierPoint& poi
 // names existing groups; for kJson, all numbers but scores are finite
 enum class FrontierForm { kTable, kCsv, kJson, kSvg };
 std::string to_string(const Frontier& frontier, FrontierForm form);
-// The frontier that FrontierForm::kJson wrote. Fails with kInvalidArgument on anything else, naming
-// the field.
+// What FrontierForm::kJson wrote. Fails with kInvalidArgument on anything else, naming the field.
 Frontier parse_frontier(std::string_view json);
 
 }  // namespace anneal

@@ -102,5 +102,41 @@ TEST(GpuDecoderLoop, OnlyTheTokenCrossesTheBus) {
   EXPECT_EQ(tokens, wanted);
 }
 
+// As above, with caches that the context keeps on the GPU.
+TEST(GpuDecoderLoop, AContextKeepsTheCacheOnTheGpu) {
+  const std::vector<int64_t> wanted = tokens_of_cpu();
+  GraphBuildOptions options;
+  options.targets = {test_target()};
+  options.states = {{"keys", "present_keys"}, {"values", "present_values"}};
+  ExecutionContext context(load_on(build_text(kDecoder, options), test_device()));
+  const bool counts = test_device() == "emulated";
+  std::vector<int64_t> tokens = {wanted[0]};
+  for (int64_t past = 0; past < kTokens; ++past) {
+    const Tensor token = Tensor::of<int64_t>(DataType::kI64, {1}, {{tokens.back()}});
+    context.set_input("token", token.view());
+    const uint64_t before = counts ? cuda::emulated_bus_bytes() : 0;
+    context.run();
+    if (counts) {
+      ASSERT_EQ(cuda::emulated_bus_bytes() - before, 2 * sizeof(int64_t)) << past << " tokens";
+    }
+    tokens.push_back(context.output("next").span<int64_t>()[0]);
+  }
+  EXPECT_EQ(tokens, wanted);
+  EXPECT_EQ(context.output("present_keys").place.kind, MemoryKind::kCuda);
+  // An application's cache is read in its place, and the next run continues behind it.
+  const Tensor token = Tensor::of<int64_t>(DataType::kI64, {1}, {{wanted[0]}});
+  const Tensor none = random_f32({1, kHeads, 0, kHeadSize}, 1);
+  context.set_input("token", token.view());
+  for (const char* const name : {"keys", "values"}) context.set_input(name, none.view());
+  context.run();
+  EXPECT_EQ(context.output("next").span<int64_t>()[0], wanted[1]);
+  EXPECT_EQ(context.output("present_keys").place.kind, MemoryKind::kHost);
+  for (const char* const name : {"keys", "values"}) context.set_input(name, {});
+  const Tensor second = Tensor::of<int64_t>(DataType::kI64, {1}, {{wanted[1]}});
+  context.set_input("token", second.view());
+  context.run();
+  EXPECT_EQ(context.output("next").span<int64_t>()[0], wanted[2]);
+}
+
 }  // namespace
 }  // namespace anneal::testing

@@ -65,7 +65,7 @@ Tensor places(int64_t row) {
 TEST(State, IsUpdatedInPlaceWithoutACopy) {
   if (sysconf(_SC_PAGESIZE) != kWidth * 4) GTEST_SKIP() << "pages are not of 4 KiB";
   const EngineFile file = build_text(kCache);
-  EXPECT_THAT(file.plans[0].updated_ports, Contains(UpdatedPort{0, 0}));
+  EXPECT_THAT(file.plans[0].updated_ports, Contains(PortPair{0, 0}));
   const auto engine = engine_of(file);
   ExecutionContext updated(engine), copied(engine);
   ProtectedRows cache;
@@ -101,7 +101,7 @@ graph growing(past: f32[1,1,P,1024], mask: i64[T], own: f32[1,1,1,1024], at: i64
 TEST(State, GrowsByACopyOrNotAtAll) {
   if (sysconf(_SC_PAGESIZE) != kWidth * 4) GTEST_SKIP() << "pages are not of 4 KiB";
   const EngineFile file = build_text(kGrowingCache);
-  EXPECT_THAT(file.plans[0].updated_ports, Contains(UpdatedPort{0, 0}));
+  EXPECT_THAT(file.plans[0].updated_ports, Contains(PortPair{0, 0}));
   const auto engine = engine_of(file);
   const Tensor own = random_f32({1, 1, 1, kWidth}, 1), at = places(7);
   const Tensor state = random_f32({1, 1, kRows, kWidth}, 2);
@@ -141,7 +141,7 @@ graph moved(past: f32[P,8])
   EXPECT_THROW(context.run(), Error);
 }
 
-std::vector<UpdatedPort> updated_by(std::string_view text) {
+std::vector<PortPair> updated_by(std::string_view text) {
   return build_text(text).plans[0].updated_ports;
 }
 
@@ -207,7 +207,7 @@ graph in_place(x: f32[64,64])
   y = Pointwise(x) program="(f32)->(f32) neg($0)"
   return y
 )txt"),
-              Contains(UpdatedPort{0, 0}));
+              Contains(PortPair{0, 0}));
 }
 
 // Parts of a batch, each in place.
@@ -221,7 +221,7 @@ graph rows(x: f32[N,256])
 )txt";
   const EngineFile file = build_text(kRows);
   EXPECT_TRUE(file.plans[0].batch_split);
-  EXPECT_THAT(file.plans[0].updated_ports, Contains(UpdatedPort{0, 0}));
+  EXPECT_THAT(file.plans[0].updated_ports, Contains(PortPair{0, 0}));
   const auto engine = engine_of(file);
   for (const int64_t micro_batch : {0, 5}) {
     ExecutionContext context(engine, {.micro_batch = micro_batch});

@@ -1,0 +1,244 @@
+#include "anneal/engine/run/context/kept_states.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "anneal/core/strided_copy.h"
+#include "anneal/engine/run/context/check_port.h"
+#include "anneal/engine/run/port_copies.h"
+#include "anneal/engine/symbols.h"
+
+namespace anneal {
+namespace {
+
+// A cache that is full gets room for half as many rows more, and for this many at least.
+constexpr int64_t kLeastRoom = 64;
+
+size_t bytes_of(DataType dtype, const Dims& dims) {
+  return static_cast<size_t>(count(dims)) * size_of(dtype);
+}
+
+}  // namespace
+
+struct KeptStates::State {
+  PortPair ports;
+  size_t device;     // where its memory is, of the engine's devices
+  Dims wanted = {};  // of the initial state; negative: open
+  std::unique_ptr<Buffer> now = {}, next = {};
+  Dims dims = {};                      // of what `now` holds
+  std::optional<TensorView> set = {};  // the input as it was set last
+  std::optional<Dims> after = {};      // of the output of the run that is bound
+  bool is_initial = true, is_given = false, is_in_place = false;
+  bool is_written = false;   // the initial state is in `now`
+  bool takes_larger = true;  // the plan may have its input larger than need be
+};
+
+KeptStates::KeptStates(std::span<const LoadedPlan> plans, const RunResources& resources,
+                       std::span<const TensorInfo> ports, std::optional<int> gpu, ProfileRun& run)
+    : plans_(plans), resources_(resources), ports_(ports), gpu_(gpu), run_(run) {
+  const Plan& plan = *plans[0].plan;
+  for (const PortPair& pair : plan.states) {
+    const bool is_used_by_cpu = copies_of_input(plan, plan.inputs[pair.input]).is_used_by_cpu ||
+                                copies_of_output(plan, plan.outputs[pair.output]).is_used_by_cpu;
+    auto state = std::make_unique<State>();
+    state->ports = pair;
+    state->device = gpu && !is_used_by_cpu ? 0 : resources.devices.size() - 1;
+    state->wanted = Dims::filled(ports[pair.input].dims.rank(), -1);
+    states_.push_back(std::move(state));
+  }
+}
+
+KeptStates::~KeptStates() = default;
+
+KeptStates::State* KeptStates::of_input(size_t input) const {
+  for (const auto& state : states_)
+    if (state->ports.input == input) return state.get();
+  return nullptr;
+}
+
+bool KeptStates::has_input(size_t input) const { return of_input(input) != nullptr; }
+
+bool KeptStates::has_output(size_t output) const {
+  return std::ranges::any_of(states_,
+                             [&](const auto& state) { return state->ports.output == output; });
+}
+
+void KeptStates::set_given(size_t input, bool is_given) {
+  of_input(input)->is_given = is_given;
+  of_input(input)->set.reset();
+}
+
+void KeptStates::begin(size_t input, const Dims& dims) {
+  const TensorInfo& port = ports_[input];
+  Dims least = dims;
+  for (int axis = 0; axis < std::min(dims.rank(), port.dims.rank()); ++axis)
+    if (dims[axis] < 0) least[axis] = port.min_dims[axis];
+  check_dims(port, least);
+  State& state = *of_input(input);
+  state.wanted = dims;
+  state.is_initial = true;
+  state.is_written = false;
+}
+
+Dims KeptStates::initial_dims(const State& state) const {
+  const TensorInfo& port = ports_[state.ports.input];
+  const bool is_open = std::ranges::all_of(state.wanted, [](int64_t size) { return size < 0; });
+  if (is_open && port.default_value) return port.default_value->dims();
+  const Plan& plan = *plans_[run_.profile()].plan;
+  SymbolValues values;
+  for (const SizeSymbol& symbol : plan.sizes->symbols()) values.push_back(symbol.bounds.min);
+  for (size_t i = 0; i < plan.inputs.size(); ++i) {
+    const State* other = of_input(i);
+    if (!run_.has_input(i) || (other && other->is_initial && !other->is_given)) continue;
+    const Shape& shape = plan.slots[plan.inputs[i]].type.shape;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (const auto symbol = plan.sizes->symbol_index(shape[axis]))
+        values[*symbol] = run_.input_dims(i)[axis];
+  }
+  Dims dims = plan.sizes->evaluate(port_shape(plan, plan.inputs[state.ports.input]), values);
+  for (int axis = 0; axis < dims.rank(); ++axis)
+    if (state.wanted[axis] >= 0) dims[axis] = state.wanted[axis];
+  return dims;
+}
+
+bool KeptStates::is_on_gpu(const State& state) const { return gpu_ && state.device == 0; }
+
+TensorView KeptStates::view_of(const State& state, Buffer* memory, const Dims& dims) const {
+  TensorView view = row_major_view(ports_[state.ports.input].dtype, dims, memory->data());
+  if (is_on_gpu(state)) view.place = {MemoryKind::kCuda, *gpu_};
+  return view;
+}
+
+void KeptStates::ensure(const State& state, std::unique_ptr<Buffer>& buffer, size_t bytes) const {
+  const size_t held = buffer ? buffer->size() : 0;
+  if (buffer && held >= bytes) return;
+  if (buffer) resources_.budget->note_freed();
+  buffer.reset();
+  // A state that grows by a row for each run is not to be allocated for each.
+  const size_t room = held == 0 ? std::max<size_t>(bytes, 1) : std::max(bytes, held + held / 2);
+  buffer = resources_.budget->allocate(*resources_.devices[state.device], room);
+}
+
+// Between memory of the host and of the engine's GPU, or within either.
+void KeptStates::copy(std::byte* to, const std::byte* from, size_t bytes) const {
+  resources_.devices[0]->copy(to, from, bytes, *resources_.streams[0]);
+  resources_.streams[0]->wait();
+}
+
+void KeptStates::write_initial(State& state) const {
+  const TensorInfo& port = ports_[state.ports.input];
+  const size_t bytes = bytes_of(port.dtype, state.dims);
+  const bool is_default = port.default_value && port.default_value->dims() == state.dims &&
+                          std::ranges::all_of(state.wanted, [](int64_t size) { return size < 0; });
+  if (bytes == 0) return;
+  std::vector<std::byte> initial(bytes);
+  if (is_default) std::memcpy(initial.data(), port.default_value->bytes().data(), bytes);
+  copy(state.now->data(), initial.data(), bytes);
+}
+
+void KeptStates::set_input(State& state) {
+  const TensorView view = view_of(state, state.now.get(), state.dims);
+  if (state.set && state.set->data == view.data && state.set->dims == view.dims) return;
+  run_.set_input(state.ports.input, view);
+  state.set = view;
+}
+
+void KeptStates::place_inputs() {
+  for (const auto& state : states_) {
+    if (state->is_given) continue;
+    if (const Dims dims = state->is_initial ? initial_dims(*state) : state->dims;
+        state->is_initial && (!state->is_written || dims != state->dims)) {
+      state->dims = dims;
+      ensure(*state, state->now, bytes_of(ports_[state->ports.input].dtype, dims));
+      write_initial(*state);
+      state->is_written = true;
+    }
+    set_input(*state);
+  }
+}
+
+// A larger input of which the output takes the size, so that later runs update it in place. Whether
+// there is any.
+bool KeptStates::make_room(State& state, const Dims& after) {
+  const TensorInfo& port = ports_[state.ports.input];
+  Dims larger = state.dims;
+  for (int axis = 0; axis < after.rank(); ++axis)
+    if (after[axis] > larger[axis])
+      larger[axis] = std::max(
+          after[axis],
+          std::min(port.max_dims[axis], after[axis] + std::max(after[axis] / 2, kLeastRoom)));
+  if (larger == state.dims || std::ranges::any_of(larger, [](int64_t size) { return size < 0; }))
+    return false;
+  ensure(state, state.next, bytes_of(port.dtype, larger));
+  const TensorView to = view_of(state, state.next.get(), larger);
+  std::memset(to.data, 0, bytes_of(port.dtype, larger));
+  TensorView part = to;
+  part.dims = state.dims;
+  strided_copy(part, view_of(state, state.now.get(), state.dims));
+  std::swap(state.now, state.next);
+  state.next.reset();
+  state.dims = larger;
+  set_input(state);
+  return true;
+}
+
+void KeptStates::place_output(State& state) {
+  const uint32_t output = state.ports.output;
+  state.after = run_.output_dims(output);
+  state.is_in_place = false;
+  // Who gives the inputs also reads the outputs on the host.
+  if (state.is_given && is_on_gpu(state)) state.after.reset();
+  if (!state.after) return run_.clear_output(output);
+  if (!state.is_given && state.after == state.dims && run_.may_update(state.ports.input, output)) {
+    state.is_in_place = true;
+    state.is_written = false;
+    return run_.set_output(output, view_of(state, state.now.get(), state.dims));
+  }
+  ensure(state, state.next, bytes_of(ports_[state.ports.input].dtype, *state.after));
+  run_.set_output(output, view_of(state, state.next.get(), *state.after));
+}
+
+void KeptStates::place_outputs() {
+  if (states_.empty()) return;
+  std::vector<State*> larger;
+  for (const auto& state : states_) {
+    const auto after = run_.output_dims(state->ports.output);
+    if (after && !state->is_given && state->takes_larger && after != state->dims &&
+        run_.may_update(state->ports.input, state->ports.output) && make_room(*state, *after))
+      larger.push_back(state.get());
+  }
+  if (!larger.empty()) run_.bind();
+  for (State* state : larger)
+    state->takes_larger = run_.output_dims(state->ports.output) == state->dims;
+  for (const auto& state : states_) place_output(*state);
+  run_.bind();
+}
+
+void KeptStates::take_results() {
+  for (const auto& state : states_) {
+    state->is_initial = false;
+    if (state->is_in_place) continue;
+    if (state->after) {
+      state->dims = *state->after;
+    } else {
+      const TensorView result = run_.output(state->ports.output);
+      state->dims = result.dims;
+      const size_t bytes = bytes_of(result.dtype, result.dims);
+      ensure(*state, state->next, bytes);
+      if (bytes != 0) copy(state->next->data(), result.data, bytes);
+    }
+    std::swap(state->now, state->next);
+  }
+}
+
+void KeptStates::add_to(HeldMemory& held) const {
+  for (const auto& state : states_)
+    for (const auto* buffer : {&state->now, &state->next}) {
+      if (!*buffer) continue;
+      held.ports += (*buffer)->size();
+      if (is_on_gpu(*state)) held.gpu_ports += (*buffer)->size();
+    }
+}
+
+}  // namespace anneal

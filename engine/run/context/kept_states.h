@@ -1,0 +1,64 @@
+// KeptStates: outputs that a context keeps as inputs of its next run (Plan::states).
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "anneal/engine/run/context/profile_run.h"
+#include "anneal/engine/run/engine.h"
+#include "anneal/engine/run/memory/held_memory.h"
+
+namespace anneal {
+
+// A state lies in memory of the context: of the engine's GPU where steps of the CPU do not use it,
+// else of the host. A run reads one buffer and writes another, and they change places after it.
+// Where the plan may update its input there is one buffer, with rows to spare if the model's output
+// has the size of a larger input. A state that the application gives memory for is kept, too.
+class KeptStates {
+ public:
+  // ports: of all inputs. gpu: the number of the engine's GPU. All must outlive it.
+  KeptStates(std::span<const LoadedPlan> plans, const RunResources& resources,
+             std::span<const TensorInfo> ports, std::optional<int> gpu, ProfileRun& run);
+  ~KeptStates();
+  KeptStates(const KeptStates&) = delete;
+  KeptStates& operator=(const KeptStates&) = delete;
+
+  bool empty() const { return states_.empty(); }
+  bool has_input(size_t input) const;
+  bool has_output(size_t output) const;
+  // Whether runs read the application's memory instead. REQUIRES: has_input(input)
+  void set_given(size_t input, bool is_given);
+  // Zeros of these sizes, or the default value of the input if all are open. An open size
+  // (negative) follows from the other inputs, or is the least that the engine takes. Fails with
+  // kInvalidArgument on sizes that the input does not take. REQUIRES: as above
+  void begin(size_t input, const Dims& dims);
+
+  void place_inputs();   // before the run is bound. Fails with kLimit and kOutOfMemory
+  void place_outputs();  // after that; binds the run again
+  void take_results();   // of a run that came to its end
+  void add_to(HeldMemory& held) const;
+
+ private:
+  struct State;
+  State* of_input(size_t input) const;
+  bool is_on_gpu(const State& state) const;
+  Dims initial_dims(const State& state) const;
+  TensorView view_of(const State& state, Buffer* memory, const Dims& dims) const;
+  void ensure(const State& state, std::unique_ptr<Buffer>& buffer, size_t bytes) const;
+  void set_input(State& state);
+  void copy(std::byte* to, const std::byte* from, size_t bytes) const;
+  void write_initial(State& state) const;
+  bool make_room(State& state, const Dims& after);
+  void place_output(State& state);
+
+  std::span<const LoadedPlan> plans_;
+  const RunResources& resources_;
+  std::span<const TensorInfo> ports_;
+  const std::optional<int> gpu_;
+  ProfileRun& run_;
+  std::vector<std::unique_ptr<State>> states_;
+};
+
+}  // namespace anneal
