@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <span>
+#include <type_traits>
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/float16.h"
@@ -12,30 +15,39 @@
 namespace anneal {
 namespace {
 
-double load(const Tensor& tensor, size_t at) {
-  switch (tensor.dtype()) {
-    case DataType::kF64:
-      return tensor.as<double>()[at];
-    case DataType::kF16:
-      return to_f32(tensor.as<Float16>()[at]);
-    case DataType::kBF16:
-      return to_f32(tensor.as<BFloat16>()[at]);
-    default:
-      return tensor.as<float>()[at];
-  }
+// Fewer weights are not worth the other threads.
+constexpr int64_t kManyWeights = 1 << 16;
+// Columns are taken by this many at least: a row of them is read at once.
+constexpr int64_t kColumnsAtOnce = 512;
+
+double number(double value) { return value; }
+double number(float value) { return value; }
+double number(Float16 value) { return to_f32(value); }
+double number(BFloat16 value) { return to_f32(value); }
+
+// The number of T that is stored for the value.
+template <class T>
+T stored(double value) {
+  if constexpr (std::is_same_v<T, Float16>)
+    return to_f16(value);
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return to_bf16(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
 }
 
-// The value as it is stored.
-double store(DataType dtype, double value, std::byte* data, size_t at) {
-  switch (dtype) {
+// Calls f(elements) with those of a tensor of floats.
+template <class F>
+void with_elements(const Tensor& tensor, F&& f) {
+  switch (tensor.dtype()) {
     case DataType::kF64:
-      return reinterpret_cast<double*>(data)[at] = value;
+      return f(tensor.as<double>());
     case DataType::kF16:
-      return to_f32(reinterpret_cast<Float16*>(data)[at] = to_f16(value));
+      return f(tensor.as<Float16>());
     case DataType::kBF16:
-      return to_f32(reinterpret_cast<BFloat16*>(data)[at] = to_bf16(static_cast<float>(value)));
+      return f(tensor.as<BFloat16>());
     default:
-      return reinterpret_cast<float*>(data)[at] = static_cast<float>(value);
+      return f(tensor.as<float>());
   }
 }
 
@@ -128,6 +140,14 @@ ChannelWindows windows_of(const ChannelWeights& layout, int64_t outer, int64_t w
   return {static_cast<size_t>(begin), static_cast<size_t>(count), static_cast<size_t>(stride)};
 }
 
+void for_written_channels(const ChannelWeights& layout,
+                          FunctionRef<void(int64_t begin, int64_t end)> f) {
+  const int64_t weights = layout.outer * layout.i_count * layout.j_count * layout.inner;
+  if (weights < kManyWeights) return f(0, layout.written_count);
+  ThreadTeam team(hardware_threads());
+  team.for_ranges(layout.written_count, layout.writes.adds_j ? kColumnsAtOnce : 1, f);
+}
+
 std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int rank, int axis,
                                                       int64_t count) {
   const int missing = rank - tensor.dims().rank();
@@ -136,7 +156,10 @@ std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int 
     if (tensor.dims()[i] != 1 && (i + missing != axis || tensor.dims()[i] != count))
       return std::nullopt;
   std::vector<double> values(static_cast<size_t>(count));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = load(tensor, tensor.count() == 1 ? 0 : i);
+  with_elements(tensor, [&](const auto& elements) {
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = number(elements[elements.size() == 1 ? 0 : i]);
+  });
   return values;
 }
 
@@ -146,12 +169,20 @@ Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layou
   constexpr double kSmallestHalf = 0x1p-10;
   NewTensor fresh = allocate_tensor(weights.dtype(), weights.dims());
   std::vector<double> largest(static_cast<size_t>(layout.written_count));
-  bool is_finite = true;
-  for_each_weight(layout, [&](size_t at, size_t read, size_t written) {
-    const double scaled =
-        load(weights, at) * factors[channel == FactorOf::kReadChannel ? read : written];
-    largest[written] = std::max(largest[written], std::abs(scaled));
-    is_finite &= std::isfinite(store(weights.dtype(), scaled, fresh.data.data(), at));
+  std::atomic<bool> is_finite = true;
+  const bool is_of_read = channel == FactorOf::kReadChannel;
+  with_elements(weights, [&]<class T>(std::span<const T> elements) {
+    auto* const to = reinterpret_cast<T*>(fresh.data.data());
+    for_written_channels(layout, [&](int64_t begin, int64_t end) {
+      bool are_finite = true;
+      for_each_weight(layout, begin, end, [&](size_t at, size_t read, size_t written) {
+        const double scaled = number(elements[at]) * factors[is_of_read ? read : written];
+        largest[written] = std::max(largest[written], std::abs(scaled));
+        to[at] = stored<T>(scaled);
+        are_finite &= std::isfinite(number(to[at]));
+      });
+      if (!are_finite) is_finite = false;
+    });
   });
   if (!is_finite)
     return refuse(
@@ -166,8 +197,12 @@ Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layou
 std::vector<double> sums_of_shift(const Tensor& weights, const ChannelWeights& layout,
                                   const std::vector<double>& shift) {
   std::vector<double> sums(static_cast<size_t>(layout.written_count));
-  for_each_weight(layout, [&](size_t at, size_t read, size_t written) {
-    sums[written] += load(weights, at) * shift[read];
+  with_elements(weights, [&](const auto& elements) {
+    for_written_channels(layout, [&](int64_t begin, int64_t end) {
+      for_each_weight(layout, begin, end, [&](size_t at, size_t read, size_t written) {
+        sums[written] += number(elements[at]) * shift[read];
+      });
+    });
   });
   return sums;
 }

@@ -1,9 +1,11 @@
 // Constant weights of a Conv, ConvTranspose or MatMul, by the channels that they read and write.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "anneal/core/parallel.h"
 #include "anneal/core/result.h"
 #include "anneal/graph/graph.h"
 
@@ -28,20 +30,35 @@ struct ChannelWeights {
   int data_axis = 0, result_axis = 0;         // that are channels, in the data's and result's shape
 };
 
-// Calls f(at, read, written) for each weight, in their order: where it lies, and its channels.
+// Calls f(at, read, written) for each weight of the written channels [begin, end), in their order:
+// where it lies, and its channels.
 template <class F>
-void for_each_weight(const ChannelWeights& layout, F&& f) {
-  size_t at = 0;
+void for_each_weight(const ChannelWeights& layout, int64_t begin, int64_t end, F&& f) {
+  const bool reads_j = layout.reads.adds_j, writes_j = layout.writes.adds_j;
   for (int64_t o = 0; o < layout.outer; ++o)
     for (int64_t i = 0; i < layout.i_count; ++i) {
-      auto read = static_cast<size_t>(layout.reads.of_row(i));
-      auto written = static_cast<size_t>(layout.writes.of_row(i));
-      for (int64_t j = 0; j < layout.j_count; ++j) {
+      const int64_t first = layout.writes.of_row(i);
+      if (!writes_j && (first < begin || first >= end)) continue;
+      const int64_t from = writes_j ? std::max<int64_t>(begin - first, 0) : 0;
+      const int64_t to = writes_j ? std::min(end - first, layout.j_count) : layout.j_count;
+      auto at =
+          static_cast<size_t>(((o * layout.i_count + i) * layout.j_count + from) * layout.inner);
+      auto read = static_cast<size_t>(layout.reads.of_row(i) + (reads_j ? from : 0));
+      auto written = static_cast<size_t>(first + (writes_j ? from : 0));
+      for (int64_t j = from; j < to; ++j) {
         for (int64_t k = 0; k < layout.inner; ++k) f(at++, read, written);
-        read += layout.reads.adds_j, written += layout.writes.adds_j;
+        read += reads_j, written += writes_j;
       }
     }
 }
+template <class F>
+void for_each_weight(const ChannelWeights& layout, F&& f) {
+  for_each_weight(layout, 0, layout.written_count, f);
+}
+// Calls f(begin, end) for ranges that cover the written channels, on one thread per core where the
+// weights are many.
+void for_written_channels(const ChannelWeights& layout,
+                          FunctionRef<void(int64_t begin, int64_t end)> f);
 
 // The weights of one written channel, for one `outer`: `count` windows of `inner` weights each, the
 // first at `begin`, each `stride` weights behind the one before.

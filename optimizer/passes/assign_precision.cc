@@ -137,10 +137,8 @@ class Assigner {
       return native_.has(to) ? made : *scaled_weights(made, *layout, scales, by);
     }
     NewTensor fresh = allocate_tensor(DataType::kF32, tensor.dims());
-    const std::span<const float> values = tensor.as<float>();
-    for (size_t i = 0; i < values.size(); ++i)
-      store_scalar(DataType::kF32, round(Scalar::of(values[i]), to),
-                   fresh.data.data() + i * sizeof(float));
+    auto* rounded = reinterpret_cast<float*>(fresh.data.data());
+    for (const float value : tensor.as<float>()) *rounded++ = in_half(value, to);
     return fresh.tensor;
   }
 
@@ -169,12 +167,6 @@ class Assigner {
         graph_.add_constant(graph_.value(layer.inputs[layout->input]).name + "/scales",
                             Tensor::of<float>(DataType::kF32, Dims(dims), factors)));
     return layer;
-  }
-
-  static Scalar round(Scalar value, DataType to) {
-    const RegisterType f32 = RegisterType::kF32;
-    const Instruction one{Opcode::kRound, f32, {0, 0, 0}, static_cast<uint64_t>(to)};
-    return evaluate(one, std::span(&value, 1), std::span(&f32, 1));
   }
 
   // The constant itself if its values are already rounded, and stay so.

@@ -24,20 +24,6 @@
 namespace anneal {
 namespace {
 
-bool is_f16_number(float number) {
-  return std::isfinite(number) && in_half(number, DataType::kF16) == number;
-}
-bool is_bf16_number(float number) {
-  return std::isfinite(number) && in_half(number, DataType::kBF16) == number;
-}
-
-// The type of 16 bits that has all of the numbers.
-std::optional<DataType> half_of(std::span<const float> numbers) {
-  if (std::ranges::all_of(numbers, is_f16_number)) return DataType::kF16;
-  if (std::ranges::all_of(numbers, is_bf16_number)) return DataType::kBF16;
-  return std::nullopt;
-}
-
 // A constant of the graph with this type and these elements, as the table of embeddings that the
 // last product of a language model multiplies by; else a new one.
 ValueId shared_constant(Graph& graph, const Tensor& tensor, const std::string& name) {
@@ -68,7 +54,7 @@ std::string why_stays_f32(const Graph& graph, ValueId matrix, double bytes, cons
 bool keep_matrix(Graph& graph, ValueId matrix, double bytes, PassRun& run) {
   const Tensor floats = *graph.constant(matrix);
   const std::vector<LayerId> readers = users_of(graph, matrix);
-  const auto half = half_of(floats.as<float>());
+  const auto half = half_of_numbers(floats.as<float>());
   if (!half) return false;
   const auto refuse = [&](std::string_view why) {
     run.refused(

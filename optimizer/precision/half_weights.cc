@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 
 #include "anneal/core/new_tensor.h"
+#include "anneal/core/parallel.h"
 #include "anneal/optimizer/analysis/channel_weights.h"
 
 namespace anneal {
@@ -25,29 +27,60 @@ uint16_t half_bits(float number, DataType half) {
   return static_cast<uint16_t>((bits >> 16 & 0x8000) | (magnitude - (112U << 23)) >> 13);
 }
 
+bool is_f16_number(float number) {
+  return std::isfinite(number) && in_half(number, DataType::kF16) == number;
+}
+bool is_bf16_number(float number) {
+  return std::isfinite(number) && in_half(number, DataType::kBF16) == number;
+}
+
+// Numbers that a thread takes at once.
+constexpr int64_t kAtOnce = 1 << 16;
+
+template <class Is>
+bool are_all(std::span<const float> numbers, Is&& is) {
+  std::atomic<bool> are_all = true;
+  ThreadTeam(hardware_threads())
+      .for_ranges(static_cast<int64_t>(numbers.size()), kAtOnce, [&](int64_t begin, int64_t end) {
+        const auto part =
+            numbers.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+        if (are_all && !std::ranges::all_of(part, is)) are_all = false;
+      });
+  return are_all;
+}
+
 }  // namespace
+
+std::optional<DataType> half_of_numbers(std::span<const float> numbers) {
+  if (are_all(numbers, [](float number) { return is_f16_number(number); })) return DataType::kF16;
+  if (are_all(numbers, [](float number) { return is_bf16_number(number); })) return DataType::kBF16;
+  return std::nullopt;
+}
 
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
                                DataType dtype) {
   const std::span<const float> values = weights.as<float>();
-  float most = 0;
-  for (const float value : values)
-    if (std::isfinite(value)) most = std::max(most, std::abs(value));
-  if (std::isinf(in_half(most, dtype)))
-    return fmt::format("a weight of magnitude {:g} is beyond {}", most, to_string(dtype));
   const auto layout = channel_weights(graph, id);
   const auto channels = static_cast<size_t>(layout ? layout->written_count : 1);
+  std::vector<float> most(channels);
   std::vector<double> power(channels), lost(channels);
   const auto add = [&](size_t channel, float value) {
-    const double error = double{value} - in_half(value, dtype);
     if (!std::isfinite(value)) return;
+    const double error = double{value} - in_half(value, dtype);
+    most[channel] = std::max(most[channel], std::abs(value));
     power[channel] += double{value} * value;
     lost[channel] += error * error;
   };
   if (layout)
-    for_each_weight(*layout, [&](size_t at, size_t, size_t written) { add(written, values[at]); });
+    for_written_channels(*layout, [&](int64_t begin, int64_t end) {
+      for_each_weight(*layout, begin, end,
+                      [&](size_t at, size_t, size_t written) { add(written, values[at]); });
+    });
   else
     for (const float value : values) add(0, value);
+  const float largest = *std::ranges::max_element(most);
+  if (std::isinf(in_half(largest, dtype)))
+    return fmt::format("a weight of magnitude {:g} is beyond {}", largest, to_string(dtype));
   const double strongest = *std::max_element(power.begin(), power.end());
   size_t harmed = 0;
   for (size_t c = 0; c < channels; ++c)
@@ -61,8 +94,13 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
 
 Tensor in_16_bits(const Tensor& floats, DataType half) {
   NewTensor made = allocate_tensor(half, floats.dims());
-  auto* to = reinterpret_cast<uint16_t*>(made.data.data());
-  for (const float number : floats.as<float>()) *to++ = half_bits(number, half);
+  auto* const to = reinterpret_cast<uint16_t*>(made.data.data());
+  const std::span<const float> from = floats.as<float>();
+  ThreadTeam(hardware_threads())
+      .for_ranges(static_cast<int64_t>(from.size()), kAtOnce, [&](int64_t begin, int64_t end) {
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+          to[i] = half_bits(from[i], half);
+      });
   return made.tensor;
 }
 

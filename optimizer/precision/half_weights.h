@@ -2,6 +2,8 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "anneal/core/float16.h"
@@ -28,6 +30,9 @@ inline float in_half(float value, DataType half) {
 // REQUIRES: weights are f32
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
                                DataType dtype);
+
+// The type of 16 bits that has all of the numbers; nullopt: neither has.
+std::optional<DataType> half_of_numbers(std::span<const float> numbers);
 
 // f32 rounded to f16 or bf16.
 Tensor in_16_bits(const Tensor& floats, DataType half);

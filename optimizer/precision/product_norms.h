@@ -2,6 +2,9 @@
 // largest magnitude of the data.
 #pragma once
 #include <algorithm>
+#include <cstddef>
+
+#include "anneal/graph/graph.h"
 
 namespace anneal {
 
@@ -14,5 +17,8 @@ struct ProductNorms {
   // For rounding errors, whose signs are independent: three standard deviations, or the bound.
   double of_errors() const { return std::min(sum, 3 * root); }
 };
+
+// Of the layer's constant weights: input `input`, of f32.
+ProductNorms norms_of_floats(const Graph& graph, LayerId product, size_t input);
 
 }  // namespace anneal

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -35,9 +36,40 @@ float neighbour(float number, bool is_longer, DataType half) {
   }
   const uint32_t unit = is_f16 ? 0x2000 : 0x10000;
   // Without a branch: half of the calls ask for each direction.
-  const auto found =
-      std::bit_cast<float>(bits + unit - 2 * unit * static_cast<uint32_t>(!is_longer));
-  return in_half(found, half);  // infinity behind the largest one of f16
+  const uint32_t found = bits + unit - 2 * unit * static_cast<uint32_t>(!is_longer);
+  constexpr uint32_t kLargestF16 = 0x477fe000;
+  if (is_f16 && (found & 0x7fffffff) > kLargestF16) return std::numeric_limits<float>::infinity();
+  return std::bit_cast<float>(found);  // infinity behind the largest one of bf16
+}
+
+struct Choices {
+  float nearest, step;  // what a weight is rounded to, and how far its other neighbour is from that
+};
+// The numbers of f16 or bf16 among those of f32, as bits.
+struct Grid {
+  explicit Grid(DataType half_type) : half(half_type), is_f16(half == DataType::kF16) {}
+  DataType half;
+  bool is_f16;
+  uint32_t unit = is_f16 ? 0x2000 : 0x10000;
+  // Magnitudes from `least` to `end`: their neighbours are normal numbers, `unit` apart.
+  uint32_t least = is_f16 ? kLeastNormalF16 + unit : 0, end = is_f16 ? 0x477f0000 : 0x7f000000;
+};
+Choices choices_of(float weight, const Grid& grid) {
+  const auto bits = std::bit_cast<uint32_t>(weight), magnitude = bits & 0x7fffffff;
+  // Without branches that chance decides: which neighbour is nearer, and the sign.
+  if (magnitude >= grid.least && magnitude < grid.end) {
+    const uint32_t unit = grid.unit, rest = bits & (2 * unit - 1);
+    // Halfway between two numbers, the even one.
+    const uint32_t nearest = (bits + unit / 2 - (rest >= unit ? 0 : 1)) & ~(unit - 1);
+    const uint32_t other = nearest < bits ? nearest + unit : nearest - unit;
+    const auto taken = std::bit_cast<float>(nearest);
+    return {taken, nearest == bits ? 0 : std::bit_cast<float>(other) - taken};
+  }
+  const DataType half = grid.half;
+  const float nearest = in_half(weight, half);
+  if (nearest == weight || !std::isfinite(nearest)) return {nearest, 0};
+  const float other = neighbour(nearest, std::abs(nearest) < std::abs(weight), half);
+  return {nearest, std::isfinite(other) ? other - nearest : 0};
 }
 
 // Channels of more weights gain little by a scale.
@@ -97,24 +129,22 @@ class Channel {
     error_.resize(windows * inner);
   }
   // Weight k of the channel. It has a second choice, unless it is exact or that choice is infinite.
-  void set(size_t k, float weight, DataType half) {
-    const float nearest = in_half(weight, half);
+  void set(size_t k, float weight, const Grid& grid) {
+    const auto [nearest, step] = choices_of(weight, grid);
     taken_[k] = nearest;
-    step_[k] = error_[k] = 0;
-    if (nearest == weight || !std::isfinite(nearest)) return;
-    const float other = neighbour(nearest, std::abs(nearest) < std::abs(weight), half);
-    if (std::isfinite(other)) step_[k] = other - nearest;
-    error_[k] = double{nearest} - weight;
+    step_[k] = step;
+    error_[k] = std::isfinite(nearest) ? nearest - weight : 0;
   }
   float rounded(size_t k) const { return taken_[k]; }
 
   void round() {
+    if (inner_ == 1) return round_single();
     double sum = 0;
     for (size_t window = 0; window < of_windows_.size(); ++window) {
       of_windows_[window] = 0;
       for (size_t k = window * inner_; k < (window + 1) * inner_; ++k) {
-        of_windows_[window] += error_[k];
-        sum += error_[k];
+        of_windows_[window] += double{error_[k]};
+        sum += double{error_[k]};
       }
     }
     for (const double most : kCosts)
@@ -124,60 +154,113 @@ class Channel {
   }
 
  private:
-  // The square of a sum of errors grows by step * (2 * sum + step).
+  // The change of all squares by a turn. The square of a sum of errors grows by
+  // step * (2 * sum + step).
+  static double growth(double step, double error, double of_window, double sum) {
+    const double sums = error + kWithinWindow * of_window + kCommon * sum;
+    return step * (2 * sums + (1 + kWithinWindow + kCommon) * step);
+  }
+
+  // Of some weights of a channel with windows of one weight each: none is turned while the
+  // magnitude of the sum of the channel's errors is at most this.
+  static constexpr size_t kBlock = 64;
+  double quiet_sum(size_t begin) const {
+    double most = -std::numeric_limits<double>::infinity();
+    for (size_t k = begin; k < std::min(begin + kBlock, error_.size()); ++k) {
+      if (step_[k] == 0) continue;
+      // growth() is 0 for this sum, if both have the sign of the step. The margin is more than
+      // rounding errors.
+      const auto sign = std::bit_cast<uint32_t>(step_[k]) & 0x80000000;
+      const double error = std::bit_cast<float>(std::bit_cast<uint32_t>(error_[k]) ^ sign);
+      const double zero = -2 * error - (1.5 - 0x1p-40) * double{std::abs(step_[k])};
+      most = std::max(most, zero);
+    }
+    return -most;
+  }
+
+  // As round() with windows of one weight each, whose sum is the weight's error.
+  void round_single() {
+    double all = 0;  // in a register, which `sum` is not
+    for (const float error : error_) all += double{error};
+    double sum = all;
+    quiet_sums_.clear();
+    for (size_t k = 0; k < error_.size(); k += kBlock) quiet_sums_.push_back(quiet_sum(k));
+    for (const double most : kCosts)
+      for (size_t block = 0; block < quiet_sums_.size(); ++block) {
+        // The sum becomes small after a few turns, and few blocks have weights to turn.
+        if (std::abs(sum) <= quiet_sums_[block]) continue;
+        const double before = sum;
+        const size_t begin = block * kBlock;
+        for (size_t k = begin; k < std::min(begin + kBlock, error_.size()); ++k) {
+          double of_window = error_[k];
+          turn_if_better(k, of_window, sum, most);
+        }
+        if (sum != before) quiet_sums_[block] = quiet_sum(begin);
+      }
+  }
+
   void turn_if_better(size_t k, double& of_window, double& sum, double most) {
     const double step = step_[k], error = error_[k];
-    // This condition comes first: the sum becomes small after a few turns, and few weights pass.
-    const double sums = error + kWithinWindow * of_window + kCommon * sum;
-    if (step * (2 * sums + (1 + kWithinWindow + kCommon) * step) >= 0) return;
+    if (growth(step, error, of_window, sum) >= 0) return;
     if (step * (2 * error + step) > most * step * step) return;
     taken_[k] = std::copysign(taken_[k] + step_[k], taken_[k]);  // also of zero
-    error_[k] += step;
+    error_[k] += step_[k];
     step_[k] = -step_[k];
     of_window += step;
     sum += step;
   }
 
   size_t inner_ = 1;
-  std::vector<float> taken_, step_;  // what a weight has become, and how far its other neighbour is
-  std::vector<double> error_, of_windows_;  // of what is taken; sums of errors
+  // What a weight has become, how far its other neighbour is, and the error of what is taken. A
+  // difference of neighbours is a number of f32, and so is that of a weight and a neighbour.
+  std::vector<float> taken_, step_, error_;
+  std::vector<double> of_windows_;  // sums of errors
+  std::vector<double> quiet_sums_;  // by block
 };
 
-// Some channels of a tensor, from number `first` on; all have as many windows.
+// Some channels of a tensor; all have as many windows.
 class Channels {
  public:
-  Channels(const ChannelWeights& layout, int64_t first, int64_t count)
-      : inner_(static_cast<size_t>(layout.inner)) {
+  explicit Channels(const ChannelWeights& layout)
+      : layout_(layout), inner_(static_cast<size_t>(layout.inner)) {}
+
+  // Of `count` channels from number `first` on.
+  void round(int64_t first, int64_t count, std::span<const float> weights, std::span<float> rounded,
+             DataType half) {
+    const Grid grid(half);
+    windows_.clear();
     for (int64_t channel = first; channel < first + count; ++channel)
       windows_.push_back(
-          windows_of(layout, channel / layout.written_count, channel % layout.written_count));
-    channels_.resize(windows_.size());
-    for (Channel& channel : channels_) channel.resize(windows_[0].count, inner_);
-  }
-
-  void round(std::span<const float> weights, std::span<float> rounded, DataType half) {
+          windows_of(layout_, channel / layout_.written_count, channel % layout_.written_count));
+    channels_.resize(std::max(channels_.size(), windows_.size()));
+    for (size_t c = 0; c < windows_.size(); ++c) channels_[c].resize(windows_[0].count, inner_);
     for (size_t window = 0; window < windows_[0].count; ++window) {
-      const size_t ahead = place(0, window + kRowsAhead);
+      const size_t ahead = windows_[0].begin + (window + kRowsAhead) * windows_[0].stride;
       if (ahead < weights.size()) __builtin_prefetch(&weights[ahead]);
-      for (size_t c = 0; c < channels_.size(); ++c)
-        for (size_t k = 0; k < inner_; ++k)
-          channels_[c].set(window * inner_ + k, weights[place(c, window) + k], half);
+      for_each_channel(window, [&](Channel& channel, size_t at) {
+        for (size_t k = 0; k < inner_; ++k) channel.set(window * inner_ + k, weights[at + k], grid);
+      });
     }
-    for (Channel& channel : channels_) channel.round();
-    for (size_t window = 0; window < windows_[0].count; ++window)
-      for (size_t c = 0; c < channels_.size(); ++c)
-        for (size_t k = 0; k < inner_; ++k)
-          rounded[place(c, window) + k] = channels_[c].rounded(window * inner_ + k);
+    for (size_t c = 0; c < windows_.size(); ++c) channels_[c].round();
+    for (size_t window = 0; window < windows_[0].count; ++window) {
+      for_each_channel(window, [&](const Channel& channel, size_t at) {
+        for (size_t k = 0; k < inner_; ++k) rounded[at + k] = channel.rounded(window * inner_ + k);
+      });
+    }
   }
 
  private:
-  size_t place(size_t channel, size_t window) const {
-    return windows_[channel].begin + window * windows_[channel].stride;
+  // Calls f(channel, at) with the place of the channel's window.
+  template <class F>
+  void for_each_channel(size_t window, F&& f) {
+    const size_t beyond = window * windows_[0].stride;  // the strides of all are equal
+    for (size_t c = 0; c < windows_.size(); ++c) f(channels_[c], windows_[c].begin + beyond);
   }
 
-  size_t inner_;
+  const ChannelWeights& layout_;
+  const size_t inner_;
   std::vector<ChannelWindows> windows_;
-  std::vector<Channel> channels_;
+  std::vector<Channel> channels_;  // as many as there are windows, or more
 };
 
 }  // namespace
@@ -190,8 +273,9 @@ Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataTy
   const int64_t at_once = layout.writes.adds_j ? kColumnsAtOnce : 1;
   ThreadTeam team(threads > 0 ? threads : hardware_threads());
   team.for_ranges(layout.outer * layout.written_count, at_once, [&](int64_t begin, int64_t end) {
+    Channels channels(layout);
     for (int64_t first = begin; first < end; first += at_once)
-      Channels(layout, first, std::min(end - first, at_once)).round(values, rounded, half);
+      channels.round(first, std::min(end - first, at_once), values, rounded, half);
   });
   return fresh.tensor;
 }

@@ -5,7 +5,6 @@
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/graph/op/op_traits.h"
-#include "anneal/optimizer/analysis/channel_weights.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/packed_weights.h"
 
@@ -489,8 +488,8 @@ class FactFinder {
       if (!weights || (weights->dtype() != DataType::kF32 && !are_packed)) continue;
       const auto [made, is_new] = made_.norms.try_emplace(node.layer);
       if (is_new)
-        made->second =
-            are_packed ? norms_of_packed(graph_, node.layer) : norms_of(layer, node.layer, i);
+        made->second = are_packed ? norms_of_packed(graph_, node.layer)
+                                  : norms_of_floats(graph_, node.layer, i);
       const ProductNorms& norms = made->second;
       const NodeFacts& data = operand(node, 1 - i);
       facts.range = symmetric_range(product_of_ends(data.range.magnitude(), norms.sum),
@@ -518,39 +517,6 @@ class FactFinder {
   static double as_read(const NodeFacts& data) {
     return data.is_feature && std::isfinite(data.expected) ? std::min(data.expected, kOrdinary)
                                                            : data.expected;
-  }
-
-  ProductNorms norms_of(const Layer& layer, LayerId id, size_t input) const {
-    const Tensor& tensor = *graph_.constant(layer.inputs[input]);
-    const std::span<const float> values = tensor.as<float>();
-    const auto layout = channel_weights(graph_, id);
-    const bool has_channels = layout && layout->input == input;
-    // A product of several matrices has channels in each.
-    const size_t per_outer =
-        has_channels ? static_cast<size_t>(layout->i_count * layout->j_count * layout->inner) : 1;
-    const size_t count =
-        has_channels ? static_cast<size_t>(layout->outer * layout->written_count) : 1;
-    std::vector<double> sums(std::max<size_t>(count, 1)), squares(sums.size()), totals(sums.size());
-    ProductNorms norms = {.is_integer = true};
-    const auto add = [&](size_t channel, double value) {
-      norms.is_integer = norms.is_integer && value == std::floor(value);
-      if (!std::isfinite(value)) return;
-      norms.most = std::max(norms.most, std::abs(value));
-      sums[channel] += std::abs(value);
-      squares[channel] += value * value;
-      totals[channel] += value;
-    };
-    if (has_channels)
-      for_each_weight(*layout, [&](size_t at, size_t, size_t written) {
-        const size_t outer = layout->outer == 1 ? 0 : at / per_outer;
-        add(outer * static_cast<size_t>(layout->written_count) + written, values[at]);
-      });
-    else
-      for (const float value : values) add(0, value);
-    norms.sum = std::ranges::max(sums);
-    norms.root = std::sqrt(std::ranges::max(squares));
-    for (const double total : totals) norms.mean = std::max(norms.mean, std::abs(total));
-    return norms;
   }
 
   const ValueFlow& flow_;
