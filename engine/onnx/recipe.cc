@@ -95,7 +95,8 @@ Recipe recipe_of(const RecipeJson& json) {
     options.profiles.push_back(
         {shapes_of(profile.at("min")), shapes_of(profile.at("opt")), shapes_of(profile.at("max"))});
   options.default_inputs = json.at("default_inputs").get<std::set<std::string>>();
-  options.states = json.value("states", options.states);
+  for (const auto& [input, output] : json.value("states", RecipeJson::object()).items())
+    options.states[input] = output.get<std::string>();
   options.precision = precision_of(json.at("precision"));
   options.exact = json.at("exact").get<bool>();
   options.tf32 = json.value("tf32", false);
@@ -165,7 +166,7 @@ std::string to_string(const Recipe& recipe) {
                      {"weights_apart", recipe.weights_apart},
                      {"back_to_f32", std::move(back)},
                      {"fingerprint", recipe.fingerprint}};
-  if (!options.states.empty()) json["states"] = options.states;
+  for (const auto& [input, output] : options.states) json["states"][input] = output;
   return json.dump(-1, ' ', false, RecipeJson::error_handler_t::replace);
 }
 

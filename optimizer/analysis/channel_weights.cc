@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <span>
-#include <type_traits>
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/float16.h"
@@ -20,34 +18,39 @@ constexpr int64_t kManyWeights = 1 << 16;
 // Columns are taken by this many at least: a row of them is read at once.
 constexpr int64_t kColumnsAtOnce = 512;
 
-double number(double value) { return value; }
-double number(float value) { return value; }
-double number(Float16 value) { return to_f32(value); }
-double number(BFloat16 value) { return to_f32(value); }
+// The elements of a tensor of floats.
+class Elements {
+ public:
+  explicit Elements(const Tensor& tensor) : dtype_(tensor.dtype()), data_(tensor.bytes().data()) {}
+  double operator[](size_t at) const {
+    switch (dtype_) {
+      case DataType::kF64:
+        return reinterpret_cast<const double*>(data_)[at];
+      case DataType::kF16:
+        return to_f32(reinterpret_cast<const Float16*>(data_)[at]);
+      case DataType::kBF16:
+        return to_f32(reinterpret_cast<const BFloat16*>(data_)[at]);
+      default:
+        return reinterpret_cast<const float*>(data_)[at];
+    }
+  }
 
-// The number of T that is stored for the value.
-template <class T>
-T stored(double value) {
-  if constexpr (std::is_same_v<T, Float16>)
-    return to_f16(value);
-  else if constexpr (std::is_same_v<T, BFloat16>)
-    return to_bf16(static_cast<float>(value));
-  else
-    return static_cast<T>(value);
-}
+ private:
+  DataType dtype_;
+  const std::byte* data_;
+};
 
-// Calls f(elements) with those of a tensor of floats.
-template <class F>
-void with_elements(const Tensor& tensor, F&& f) {
-  switch (tensor.dtype()) {
+// The value as it is stored.
+double store(DataType dtype, double value, std::byte* data, size_t at) {
+  switch (dtype) {
     case DataType::kF64:
-      return f(tensor.as<double>());
+      return reinterpret_cast<double*>(data)[at] = value;
     case DataType::kF16:
-      return f(tensor.as<Float16>());
+      return to_f32(reinterpret_cast<Float16*>(data)[at] = to_f16(value));
     case DataType::kBF16:
-      return f(tensor.as<BFloat16>());
+      return to_f32(reinterpret_cast<BFloat16*>(data)[at] = to_bf16(static_cast<float>(value)));
     default:
-      return f(tensor.as<float>());
+      return reinterpret_cast<float*>(data)[at] = static_cast<float>(value);
   }
 }
 
@@ -156,10 +159,8 @@ std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int 
     if (tensor.dims()[i] != 1 && (i + missing != axis || tensor.dims()[i] != count))
       return std::nullopt;
   std::vector<double> values(static_cast<size_t>(count));
-  with_elements(tensor, [&](const auto& elements) {
-    for (size_t i = 0; i < values.size(); ++i)
-      values[i] = number(elements[elements.size() == 1 ? 0 : i]);
-  });
+  const Elements elements(tensor);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = elements[tensor.count() == 1 ? 0 : i];
   return values;
 }
 
@@ -171,18 +172,15 @@ Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layou
   std::vector<double> largest(static_cast<size_t>(layout.written_count));
   std::atomic<bool> is_finite = true;
   const bool is_of_read = channel == FactorOf::kReadChannel;
-  with_elements(weights, [&]<class T>(std::span<const T> elements) {
-    auto* const to = reinterpret_cast<T*>(fresh.data.data());
-    for_written_channels(layout, [&](int64_t begin, int64_t end) {
-      bool are_finite = true;
-      for_each_weight(layout, begin, end, [&](size_t at, size_t read, size_t written) {
-        const double scaled = number(elements[at]) * factors[is_of_read ? read : written];
-        largest[written] = std::max(largest[written], std::abs(scaled));
-        to[at] = stored<T>(scaled);
-        are_finite &= std::isfinite(number(to[at]));
-      });
-      if (!are_finite) is_finite = false;
+  const Elements elements(weights);
+  for_written_channels(layout, [&](int64_t begin, int64_t end) {
+    bool are_finite = true;
+    for_each_weight(layout, begin, end, [&](size_t at, size_t read, size_t written) {
+      const double scaled = elements[at] * factors[is_of_read ? read : written];
+      largest[written] = std::max(largest[written], std::abs(scaled));
+      are_finite &= std::isfinite(store(weights.dtype(), scaled, fresh.data.data(), at));
     });
+    if (!are_finite) is_finite = false;
   });
   if (!is_finite)
     return refuse(
@@ -197,11 +195,10 @@ Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layou
 std::vector<double> sums_of_shift(const Tensor& weights, const ChannelWeights& layout,
                                   const std::vector<double>& shift) {
   std::vector<double> sums(static_cast<size_t>(layout.written_count));
-  with_elements(weights, [&](const auto& elements) {
-    for_written_channels(layout, [&](int64_t begin, int64_t end) {
-      for_each_weight(layout, begin, end, [&](size_t at, size_t read, size_t written) {
-        sums[written] += number(elements[at]) * shift[read];
-      });
+  const Elements elements(weights);
+  for_written_channels(layout, [&](int64_t begin, int64_t end) {
+    for_each_weight(layout, begin, end, [&](size_t at, size_t read, size_t written) {
+      sums[written] += elements[at] * shift[read];
     });
   });
   return sums;
