@@ -18,9 +18,9 @@ onnx = pytest.importorskip("onnx")
 sys.path[:0] = [str(ROOT / "samples/generate"), str(ROOT / "bench")]
 
 from chat import Chat  # noqa: E402
-from decoder import Decoder, UnknownModel  # noqa: E402
+from decoder import Decoder, UnknownModel, states_of  # noqa: E402
 from encoder_decoder import EncoderDecoder  # noqa: E402
-from model_files import Failure  # noqa: E402
+from model_files import CACHES, Failure, build_with_states  # noqa: E402
 from nets.llama import Llama  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from sampling import Sampler  # noqa: E402
@@ -85,6 +85,24 @@ def test_a_buffer_grows_and_is_updated_in_place(llama):
     assert pieces == tokens
     rows = 32  # 26 tokens, 8 at a time
     assert decoder.state_bytes == 2 * 2 * 2 * rows * 16 * 4, "layers, keys and values, heads, rows, numbers, bytes; nothing twice"
+
+
+def test_a_session_keeps_the_caches(llama):
+    for model in (llama, growing_model().SerializeToString()):
+        engine = anneal.build(model)
+        states = {state.past.name: state.present.name for state in states_of(engine)}
+        decoder = Decoder(anneal.build(model, states=states))
+        assert greedy(decoder, 20) == greedy(Decoder(engine), 20)
+        assert decoder.state_bytes > 0 and decoder.memory_bytes > 0
+        tokens = decoder.tokens
+        decoder.reset()
+        greedy(decoder, 20)
+        assert decoder.tokens == tokens
+
+
+def test_a_model_without_such_caches_is_built_without_states(glyphs):
+    engine = build_with_states(glyphs, None, CACHES)
+    assert all(info.state_output is None for info in engine.inputs)
 
 
 def test_two_buffers_take_turns_where_a_plan_copies(llama, monkeypatch):

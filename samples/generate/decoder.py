@@ -165,9 +165,15 @@ def role_of(info: Any) -> str:
 
 def input_of(info: Any, role: str, read: list[int], begin: int) -> numpy.ndarray:
     """The array for an input when a run reads the tokens `read`, which follow `begin` tokens in the caches."""
-    values: Any = {"ids": read, "mask": [1] * (begin + len(read)), "positions": range(begin, begin + len(read)),
-                   "with cache": [begin > 0], "logits to keep": 1}[role]
-    array = numpy.array(values, dtype=info.dtype)
+    length = begin + len(read)
+    array: numpy.ndarray
+    if role == "mask":
+        array = numpy.ones(length, info.dtype)
+    elif role == "positions":
+        array = numpy.arange(begin, length, dtype=info.dtype)
+    else:
+        values: Any = {"ids": read, "with cache": [begin > 0], "logits to keep": 1}[role]
+        array = numpy.array(values, dtype=info.dtype)
     return array[None] if role in ("ids", "mask", "positions") and len(info.shape) == 2 else array.reshape(
         (1,) * (len(info.shape) - array.ndim) + array.shape)
 
@@ -213,4 +219,4 @@ def state_of(past: Any, present: Any) -> State:
 def as_floats(logits: numpy.ndarray) -> numpy.ndarray:
     if logits.dtype == numpy.uint16:  # the bits of bf16
         return (logits.astype(numpy.uint32) << 16).view(numpy.float32)
-    return logits.astype(numpy.float32)
+    return logits.astype(numpy.float32, copy=False)

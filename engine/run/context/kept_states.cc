@@ -19,6 +19,11 @@ size_t bytes_of(DataType dtype, const Dims& dims) {
   return static_cast<size_t>(count(dims)) * size_of(dtype);
 }
 
+// Of row-major views.
+bool is_same(const std::optional<TensorView>& a, const TensorView& b) {
+  return a && a->data == b.data && a->dims == b.dims;
+}
+
 }  // namespace
 
 struct KeptStates::State {
@@ -26,9 +31,9 @@ struct KeptStates::State {
   size_t device;     // where its memory is, of the engine's devices
   Dims wanted = {};  // of the initial state; negative: open
   std::unique_ptr<Buffer> now = {}, next = {};
-  Dims dims = {};                      // of what `now` holds
-  std::optional<TensorView> set = {};  // the input as it was set last
-  std::optional<Dims> after = {};      // of the output of the run that is bound
+  Dims dims = {};                                             // of what `now` holds
+  std::optional<TensorView> set_input = {}, set_output = {};  // as they were set last
+  std::optional<Dims> after = {};  // of the output of the run that is bound
   bool is_initial = true, is_given = false, is_in_place = false;
   bool is_written = false;   // the initial state is in `now`
   bool takes_larger = true;  // the plan may have its input larger than need be
@@ -66,7 +71,7 @@ bool KeptStates::has_output(size_t output) const {
 
 void KeptStates::set_given(size_t input, bool is_given) {
   of_input(input)->is_given = is_given;
-  of_input(input)->set.reset();
+  of_input(input)->set_input.reset();
 }
 
 void KeptStates::begin(size_t input, const Dims& dims) {
@@ -139,9 +144,9 @@ void KeptStates::write_initial(State& state) const {
 
 void KeptStates::set_input(State& state) {
   const TensorView view = view_of(state, state.now.get(), state.dims);
-  if (state.set && state.set->data == view.data && state.set->dims == view.dims) return;
+  if (is_same(state.set_input, view)) return;
   run_.set_input(state.ports.input, view);
-  state.set = view;
+  state.set_input = view;
 }
 
 void KeptStates::place_inputs() {
@@ -183,20 +188,31 @@ bool KeptStates::make_room(State& state, const Dims& after) {
   return true;
 }
 
-void KeptStates::place_output(State& state) {
+// Whether the run is to be bound again.
+bool KeptStates::place_output(State& state) {
   const uint32_t output = state.ports.output;
   state.after = run_.output_dims(output);
   state.is_in_place = false;
   // Who gives the inputs also reads the outputs on the host.
   if (state.is_given && is_on_gpu(state)) state.after.reset();
-  if (!state.after) return run_.clear_output(output);
-  if (!state.is_given && state.after == state.dims && run_.may_update(state.ports.input, output)) {
-    state.is_in_place = true;
-    state.is_written = false;
-    return run_.set_output(output, view_of(state, state.now.get(), state.dims));
+  if (!state.after) {
+    if (!state.set_output) return false;
+    state.set_output.reset();
+    run_.clear_output(output);
+    return true;
   }
-  ensure(state, state.next, bytes_of(ports_[state.ports.input].dtype, *state.after));
-  run_.set_output(output, view_of(state, state.next.get(), *state.after));
+  state.is_in_place =
+      !state.is_given && state.after == state.dims && run_.may_update(state.ports.input, output);
+  if (state.is_in_place)
+    state.is_written = false;
+  else
+    ensure(state, state.next, bytes_of(ports_[state.ports.input].dtype, *state.after));
+  const TensorView view =
+      view_of(state, state.is_in_place ? state.now.get() : state.next.get(), *state.after);
+  if (is_same(state.set_output, view)) return false;
+  run_.set_output(output, view);
+  state.set_output = view;
+  return true;
 }
 
 void KeptStates::place_outputs() {
@@ -211,8 +227,9 @@ void KeptStates::place_outputs() {
   if (!larger.empty()) run_.bind();
   for (State* state : larger)
     state->takes_larger = run_.output_dims(state->ports.output) == state->dims;
-  for (const auto& state : states_) place_output(*state);
-  run_.bind();
+  bool is_new = false;
+  for (const auto& state : states_) is_new |= place_output(*state);
+  if (is_new) run_.bind();
 }
 
 void KeptStates::take_results() {

@@ -51,7 +51,7 @@ class KeptStates {
   void copy(std::byte* to, const std::byte* from, size_t bytes) const;
   void write_initial(State& state) const;
   bool make_room(State& state, const Dims& after);
-  void place_output(State& state);
+  bool place_output(State& state);
 
   std::span<const LoadedPlan> plans_;
   const RunResources& resources_;
