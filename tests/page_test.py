@@ -56,6 +56,8 @@ class Page:
         for name in ("samples", "bench", "docs", "../shared"):  # pages give paths from the root of the sources
             if (ROOT / name).exists():
                 (self.work / name).symlink_to(ROOT / name)
+        (self.work / "build").mkdir()
+        (self.work / "build/release").symlink_to(build)
         self.environment = dict(os.environ, PATH=f"{tools}:{build}/bin:{os.environ['PATH']}", TMPDIR=str(self.folder),
                                 GLYPHS=str(ROOT / "samples/glyphs"), LD_LIBRARY_PATH=f"{self.prefix}/lib")
 

@@ -121,10 +121,11 @@ void print_report(const Report& report) {
   const bool has_slices = std::ranges::any_of(
       report.batches, [](const BatchMemory& each) { return !each.cut.is_whole(); });
   for (const ActivationFormula& each : report.formula.activations)
-    line("formula",
-         fmt::format("arena of {}: at least {} bytes{}, at {}", each.device, each.bytes,
-                     has_slices ? fmt::format(" for a slice of {} rows", report.size) : "",
-                     each.step));
+    line(
+        "formula",
+        fmt::format("arena of {} in bytes: at least {}{}, at {}", each.device, each.bytes,
+                    has_slices ? fmt::format(", where {} is the rows of a slice", report.size) : "",
+                    each.step));
   if (report.has_bodies && !report.formula.activations.empty())
     line("", "bodies of control flow have arenas of their own, which it does not count");
   if (!report.formula.inputs.empty())

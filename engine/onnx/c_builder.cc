@@ -142,6 +142,19 @@ std::shared_ptr<const Dataset> dataset_of(const anneal_build_options& options,
   });
 }
 
+std::map<std::string, std::string> states_of(std::string_view text) {
+  std::map<std::string, std::string> states;
+  while (!text.empty()) {
+    const std::string_view pair = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(pair.size() + 1, text.size()));
+    const size_t equals = pair.find('=');
+    if (equals == std::string_view::npos)
+      fail(ErrorCode::kInvalidArgument, fmt::format("the state \"{}\" is not INPUT=OUTPUT", pair));
+    states[std::string(pair.substr(0, equals))] = pair.substr(equals + 1);
+  }
+  return states;
+}
+
 BuildOptions options_of(const anneal_build_options* given, const OnnxModel& model) {
   BuildOptions options;
   if (!given) return options;
@@ -153,6 +166,7 @@ BuildOptions options_of(const anneal_build_options* given, const OnnxModel& mode
   options.precision.best = known.best != 0;
   options.precision.symmetric = known.symmetric != 0;
   if (known.weight_format) options.precision.weight_format = known.weight_format;
+  if (known.states) options.states = states_of(known.states);
   options.profiles = profiles_of(known);
   options.exact = known.exact != 0;
   options.max_memory = known.max_memory;

@@ -32,9 +32,8 @@ typedef int32_t (*anneal_read_sample)(void* argument, int64_t index, const char*
 typedef int32_t (*anneal_progress)(void* argument, const char* what, double share);
 
 typedef struct {
-  uint64_t size; /* sizeof(anneal_build_options) */
-  /* "cpu", "cpu:avx2", "sm_90", separated by commas; null: "cpu" */
-  const char* targets;
+  uint64_t size;       /* sizeof(anneal_build_options) */
+  const char* targets; /* "cpu", "cpu:avx2", "sm_90", separated by commas; null: "cpu" */
   /* Not 0: layers may use this precision if it is accurate enough. int8 needs samples. */
   int32_t fp16, bf16, int8;
   int32_t symmetric;                /* not 0: int8 with zero points of 0 */
@@ -56,6 +55,7 @@ typedef struct {
   int64_t best;              /* not 0: allow as well what all targets compute faster than f32 */
   const char* weights;       /* a file for the weights, which the engine then does not hold */
   const char* weight_format; /* "int8", "int4", "int4:64"; null: as in the model */
+  const char* states;        /* BuildOptions::states: "past.*=present.*,h=next_h"; null: none */
 } anneal_build_options;
 
 /* Builds an engine file from an ONNX file; options may be null. The file is written whole. */

@@ -178,7 +178,7 @@ class Session:
     def __init__(self, engine: Engine, **options: Any) -> None:
         self._engine, self._options = engine, options
         self._core = _core.Session(engine._loaded(), **options)
-        self._input_names = [info.name for info in engine.inputs]
+        self._input_names = [info.name for info in engine.inputs if info.state_output is None]
         kept = {info.state_output for info in engine.inputs}
         self._output_names = [info.name for info in engine.outputs if info.name not in kept]
 
@@ -212,7 +212,7 @@ class Session:
         return [outputs[name] for name in names]
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Runs with inputs in the model's order, or by name; returns the only output, or a tuple of all.
+        """Runs with inputs in the model's order, states left out, or by name; returns the only output, or a tuple of all.
 
         out: the array for the only output, or a tuple with an array or None for each.
         """

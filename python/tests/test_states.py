@@ -20,11 +20,12 @@ def test_a_session_keeps_states():
     outputs = session.run({"x": x})
     assert list(outputs) == ["y"] and outputs["y"].tolist() == [[-1, -2]]
     assert session.run(None, {"x": x})[0].tolist() == [[-2, -4]]
-    assert session(x=x).tolist() == [[-3, -6]]
+    assert session(x).tolist() == [[-3, -6]]
     assert session.states()["h"].tolist() == [[3, 6]]
     session.reset_states()
     two = np.array([[1, 2], [3, 4]], "float32")
-    assert session(x=two).tolist() == [[-1, -2], [-3, -4]]
+    assert session(two).tolist() == [[-1, -2], [-3, -4]]
+    assert session(two, h=two).tolist() == [[-2, -4], [-6, -8]]
 
 
 def test_states_pass_to_another_session():

@@ -395,6 +395,18 @@ TEST_F(CBuilder, StoresWeightsInIntegers) {
   EXPECT_THAT(error_.message, HasSubstr("weight format \"int5\""));
 }
 
+TEST_F(CBuilder, ReadsStates) {
+  options_.states = "image=scores";
+  EXPECT_TRUE(build().empty());
+  EXPECT_THAT(error_.message, HasSubstr("\"image=scores\": the output is f32"));
+  options_.states = "h=next,past.*=present.*";
+  EXPECT_TRUE(build().empty());
+  EXPECT_THAT(error_.message, HasSubstr("\"h=next\": the model has no such input"));
+  options_.states = "image=scores,h";
+  EXPECT_TRUE(build().empty());
+  EXPECT_THAT(error_.message, HasSubstr("the state \"h\" is not INPUT=OUTPUT"));
+}
+
 // A program of an older header has a shorter struct.
 TEST_F(CBuilder, TakesAShorterStruct) {
   options_.size = offsetof(anneal_build_options, fp16);

@@ -175,7 +175,13 @@ bool KeptStates::make_room(State& state, const Dims& after) {
           std::min(port.max_dims[axis], after[axis] + std::max(after[axis] / 2, kLeastRoom)));
   if (larger == state.dims || std::ranges::any_of(larger, [](int64_t size) { return size < 0; }))
     return false;
-  ensure(state, state.next, bytes_of(port.dtype, larger));
+  try {
+    ensure(state, state.next, bytes_of(port.dtype, larger));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kLimit && error.code() != ErrorCode::kOutOfMemory) throw;
+    state.takes_larger = false;  // without room there may be enough memory
+    return false;
+  }
   const TensorView to = view_of(state, state.next.get(), larger);
   std::memset(to.data, 0, bytes_of(port.dtype, larger));
   TensorView part = to;
