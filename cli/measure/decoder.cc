@@ -69,6 +69,11 @@ TensorView PortMemory::view() { return row_major_view(dtype, dims, bytes.data())
 
 Decoder::Decoder(std::shared_ptr<const Engine> engine, const ContextOptions& options)
     : engine_(std::move(engine)), context_(engine_, options) {
+  for (const TensorInfo& input : engine_->inputs())
+    if (!input.state_output.empty())
+      refuse_argument(fmt::format(
+          "--decode: the engine keeps the state \"{}\" itself: build it without --state",
+          input.name));
   for (size_t i = 0; i < engine_->inputs().size(); ++i) roles_.push_back(role_of(i));
   if (std::ranges::count(roles_, Role::kIds) != 1)
     refuse_argument(

@@ -95,7 +95,8 @@ Recipe recipe_of(const RecipeJson& json) {
     options.profiles.push_back(
         {shapes_of(profile.at("min")), shapes_of(profile.at("opt")), shapes_of(profile.at("max"))});
   options.default_inputs = json.at("default_inputs").get<std::set<std::string>>();
-  for (const auto& [input, output] : json.value("states", RecipeJson::object()).items())
+  const RecipeJson states = json.value("states", RecipeJson::object());
+  for (const auto& [input, output] : states.items())
     options.states[input] = output.get<std::string>();
   options.precision = precision_of(json.at("precision"));
   options.exact = json.at("exact").get<bool>();

@@ -99,7 +99,9 @@ template <class T>
 NumberRange of_part(std::span<const T> values) {
   NumberRange range = {kUnbounded, -kUnbounded, true};
   for (const T element : values) {
-    const auto value = std::isnan(static_cast<double>(element)) ? 0 : static_cast<double>(element);
+    // -0.0 becomes 0.0, so that the range does not depend on the order.
+    const auto value =
+        std::isnan(static_cast<double>(element)) ? 0 : static_cast<double>(element) + 0.0;
     range.least = std::min(range.least, value);
     range.most = std::max(range.most, value);
     range.is_integer = range.is_integer && range_of_number(value).is_integer;

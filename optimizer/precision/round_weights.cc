@@ -211,8 +211,8 @@ class Channel {
   }
 
   size_t inner_ = 1;
-  // What a weight has become, how far its other neighbour is, and the error of what is taken. A
-  // difference of neighbours is a number of f32, and so is that of a weight and a neighbour.
+  // What a weight has become, how far its other neighbour is, and the error of what is taken. These
+  // differences are numbers of f32, but for weights far below the least number of f16.
   std::vector<float> taken_, step_, error_;
   std::vector<double> of_windows_;  // sums of errors
   std::vector<double> quiet_sums_;  // by block

@@ -206,6 +206,8 @@ class Session:
             return self._core.run(_as_dict(first), _as_dict(out) if out else {})
         names = self._output_names if first is None else list(first)
         for name in names:
+            if name not in self._output_names and any(info.name == name for info in self._engine.outputs):
+                raise _invalid_argument(f'output "{name}" is a state that the session keeps: states() copies it', name)
             if name not in self._output_names:
                 raise _invalid_argument(f'there is no output "{name}"; there are {", ".join(self._output_names)}', name)
         outputs = self._core.run(_as_dict(second), _as_dict(out) if out else {})
@@ -270,9 +272,14 @@ class Session:
         """Copies of the states after the last run, by the names of their inputs: another session's run takes them as inputs."""
         return self._core.states()
 
-    def reset_states(self) -> None:
-        """The next run starts from the initial states: default values of inputs, else zeros of the smallest size."""
-        self._core.reset_states()
+    def reset_states(self, shapes: Mapping[str, Sequence[int]] | None = None) -> None:
+        """The next run starts from the initial states: default values of inputs, else zeros. Open sizes follow from other
+        inputs, or are the smallest.
+
+        shapes: sizes of the zeros, by the names of inputs; -1: an open size. A cache of GroupQueryAttention with rows to
+        spare is updated in place, and gets more of them when it is full.
+        """
+        self._core.reset_states(_as_dict(shapes or {}))
 
     def prepare(self, shapes: Mapping[str, Sequence[int]], /) -> None:
         """Prepares runs at these shapes: infers sizes, places memory and prepares kernels."""

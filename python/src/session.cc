@@ -64,7 +64,8 @@ SharedEngine::SharedEngine(std::shared_ptr<const Engine> made, std::shared_ptr<n
     : engine(std::move(made)),
       log(std::move(called)),
       inputs(ports_of(engine->inputs(), {})),
-      outputs(ports_of(engine->outputs(), engine->inputs())) {}
+      outputs(ports_of(engine->outputs(), engine->inputs())),
+      has_states(std::ranges::any_of(outputs, &Port::is_state)) {}
 
 // Waits, without the GIL, until no other thread uses the session.
 class Session::Turn {
@@ -142,6 +143,10 @@ void Session::bind_inputs(const nb::dict& inputs) {
 }
 
 void Session::bind_outputs(const nb::dict& out) {
+  // Sizes are those of the next run, which reads the states of the last one.
+  const auto result = std::ranges::find(shared_->outputs, false, &SharedEngine::Port::is_state);
+  if (shared_->has_states && result != shared_->outputs.end())
+    context_->set_output(result->info->name, {});
   // A run at new shapes prepares kernels, which takes long.
   if (are_shapes_new_ && !shared_->outputs.empty()) {
     const nb::gil_scoped_release release;
@@ -303,13 +308,25 @@ nb::dict Session::states() {
   return states;
 }
 
-void Session::reset_states() {
+void Session::reset_states(const nb::dict& shapes) {
   const Turn turn(*this);
+  check_names(shapes, shared_->inputs,
+              [&](const std::string& name) { context_->set_input(name, {}); });
   for (size_t i = 0; i < shared_->inputs.size(); ++i) {
-    const TensorInfo& info = *shared_->inputs[i].info;
-    if (info.state_output.empty()) continue;
-    context_->set_input(info.name, {info.dtype, info.dims, info.dims, nullptr});
+    const SharedEngine::Port& port = shared_->inputs[i];
+    const TensorInfo& info = *port.info;
+    const nb::object shape = item_of(shapes, port.name);
+    if (info.state_output.empty()) {
+      if (shape.is_valid())
+        throw Error(ErrorCode::kInvalidArgument,
+                    "input \"" + info.name + "\" is no state: it has no shape to begin with",
+                    info.name);
+      continue;
+    }
+    if (is_set_[i]) context_->set_input(info.name, {});
     is_set_[i] = false;
+    const Dims dims = shape.is_valid() ? dims_of(shape, info.name) : info.dims;
+    context_->set_input(info.name, {info.dtype, dims, dims, nullptr});
   }
   are_shapes_new_ = true;
 }

@@ -35,6 +35,7 @@ struct SharedEngine {
   std::shared_ptr<nanobind::object> log;  // which the engine calls; None or null: none
   NumPy numpy;
   std::vector<Port> inputs, outputs;
+  bool has_states;
 };
 
 // Several threads may call it: their runs happen one after another. Callers have the GIL, which a
@@ -65,7 +66,8 @@ class Session {
 
   // Copies of the states after the last run, by the names of their inputs.
   nanobind::dict states();
-  void reset_states();
+  void reset_states(
+      const nanobind::dict& shapes);  // by the names of inputs; others: the initial ones
 
   size_t memory_bytes();
   std::vector<std::string> run_warnings();

@@ -41,9 +41,48 @@ def test_wrong_states():
     with pytest.raises(anneal.InvalidArgumentError, match="the model has no such output"):
         anneal.build(summing(), states={"h": "none"})
     session, x = anneal.build(summing(), states={"h": "next"}).session(), np.array([[1, 2]], "float32")
-    with pytest.raises(anneal.InvalidArgumentError, match='there is no output "next"'):
+    with pytest.raises(anneal.InvalidArgumentError, match='output "next" is a state that the session keeps'):
         session.run(["next"], {"x": x})
     with pytest.raises(anneal.InvalidArgumentError, match="is a state that the context keeps"):
         session.run({"x": x}, out={"next": np.zeros((1, 2), "float32")})
     with pytest.raises(anneal.InvalidArgumentError, match="call run"):
         session.states()
+    with pytest.raises(anneal.InvalidArgumentError, match='input "x" is no state'):
+        session.reset_states({"x": (1, 2)})
+    with pytest.raises(anneal.InvalidArgumentError, match='there is no input "z"'):
+        session.reset_states({"z": (1, 2)})
+
+
+def test_reset_begins_with_default_values_and_shapes():
+    import onnx
+    model = model_of([("Add", ["h", "x"], ["next"], {})], {"x": ("float32", [2]), "h": ("float32", [2])}, {"next": ("float32", [2])},
+                     [onnx.numpy_helper.from_array(np.array([32, 64], "float32"), "h")])
+    session, x = anneal.build(model, default_inputs="h", states={"h": "next"}).session(), np.ones(2, "float32")
+    for _ in range(2):
+        session.run({"x": x})
+        assert session.states()["h"].tolist() == [33, 65]
+        session.reset_states()
+    number = model_of([("Add", ["h", "x"], ["next"], {})], {"h": ("int64", []), "x": ("int64", [])}, {"next": ("int64", [])})
+    session, three = anneal.build(number, states={"h": "next"}).session(), np.array(3)
+    for _ in range(2):
+        session.run({"x": three})
+        assert session.states()["h"] == 3
+        session.reset_states()
+    rows = anneal.build(summing(), states={"h": "next"}).session()
+    rows.reset_states({"h": (3, 2)})
+    assert rows(np.ones((3, 2), "float32")).shape == (3, 2)
+
+
+def test_a_model_whose_inputs_are_all_states():
+    model = model_of([("Concat", ["h", "h"], ["next"], {"axis": 0}), ("Neg", ["next"], ["y"], {})], {"h": ("float32", ["n"])},
+                     {"next": ("float32", ["m"]), "y": ("float32", ["m"])})
+    session = anneal.build(model, states={"h": "next"}).session()
+    session.reset_states({"h": (1,)})
+    assert [session.run({})["y"].size for _ in range(3)] == [2, 4, 8]
+
+
+def test_refit_keeps_states(tmp_path):
+    (tmp_path / "m.onnx").write_bytes(summing().SerializeToString())
+    anneal.build(tmp_path / "m.onnx", tmp_path / "m.engine", states={"h": "next"})
+    engine = anneal.refit(tmp_path / "m.engine", tmp_path / "m.onnx")
+    assert engine.inputs[0].state_output == "next"

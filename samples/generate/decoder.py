@@ -82,9 +82,8 @@ class Decoder:
         self._caches = {state.past.name: self._empty(state) for state in self._own}
         self._spare: dict[str, numpy.ndarray] = {}
         if len(self._own) < len(self._states):
-            self._session.reset_states()
-        # A session does not know the size of a window. From these zeros on it keeps the state.
-        self._first = {state.past.name: self._empty(state) for state in self._states if state.is_kept and state.kind == "window"}
+            # Buffers have rows to spare, and a session does not know the size of a window.
+            self._session.reset_states({state.past.name: self._empty(state).shape for state in self._states if state.is_kept})
 
     def _empty(self, state: State) -> numpy.ndarray:
         return state.zeros({"buffer": self._rows, "window": self._window}.get(state.kind, 0))
@@ -107,8 +106,7 @@ class Decoder:
         self._make_room(len(self.tokens))
         begin = before if self._states else 0
         inputs = {info.name: input_of(info, role, read, begin) for role, info in self._ports.items()}
-        outputs = self._run({**inputs, **self._caches, **self._first})
-        self._first = {}
+        outputs = self._run({**inputs, **self._caches})
         for state in self._own:
             self._caches[state.past.name] = outputs[state.present.name]
         logits = outputs[self._logits]

@@ -98,7 +98,7 @@ def build_with_states(path: Path, save: Path | None, states: dict[str, str], **o
     try:
         return anneal.build(path, save, states=states, **options)
     except anneal.InvalidArgumentError as error:
-        if not states or "the state " not in str(error):
+        if not states or "the model has no such" not in str(error):
             raise
         return anneal.build(path, save, **options)
 

@@ -25,6 +25,7 @@ Recipe full_recipe() {
   options.profiles = {
       {.min = {{"x", {1, 3}}}, .opt = {{"x", {4, 3}}}, .max = {{"x", {8, 3}}, {"y\"\n", {}}}}};
   options.default_inputs = {"state"};
+  options.states = {{"past.*", "present.*"}, {"h", "next"}};
   options.precision.types = {Precision::kBF16, Precision::kI8};
   options.precision.symmetric = true;
   options.precision.max_layer_error = 0.1F;

@@ -11,18 +11,25 @@
 
 namespace anneal {
 
+void check_dtype(const TensorInfo& port, const ConstTensorView& memory, std::string_view what) {
+  const auto wrong = [&](std::string_view why) {
+    fail_port(ErrorCode::kInvalidArgument, port.name,
+              fmt::format("{} \"{}\" {}", what, port.name, why), memory.dims);
+  };
+  const std::span<const DataType> dtypes = all_dtypes();
+  if (std::ranges::find(dtypes, memory.dtype) == dtypes.end())
+    wrong(fmt::format("has dtype {}, which is no DataType", static_cast<int>(memory.dtype)));
+  if (memory.dtype != port.dtype)
+    wrong(fmt::format("is {}, the engine expects {}", to_string(memory.dtype),
+                      to_string(port.dtype)));
+}
+
 void check_memory(const Engine& engine, std::optional<int> gpu, const TensorInfo& port,
                   const ConstTensorView& memory, std::string_view what) {
   const auto wrong = [&](ErrorCode code, std::string_view why) {
     fail_port(code, port.name, fmt::format("{} \"{}\" {}", what, port.name, why), memory.dims);
   };
-  const std::span<const DataType> dtypes = all_dtypes();
-  if (std::ranges::find(dtypes, memory.dtype) == dtypes.end())
-    wrong(ErrorCode::kInvalidArgument,
-          fmt::format("has dtype {}, which is no DataType", static_cast<int>(memory.dtype)));
-  if (memory.dtype != port.dtype)
-    wrong(ErrorCode::kInvalidArgument, fmt::format("is {}, the engine expects {}",
-                                                   to_string(memory.dtype), to_string(port.dtype)));
+  check_dtype(port, memory, what);
   if (memory.strides.rank() != memory.dims.rank())
     wrong(ErrorCode::kInvalidArgument, "has more or fewer strides than axes");
   if (!memory.data && count(memory.dims) != 0) wrong(ErrorCode::kInvalidArgument, "has no memory");

@@ -12,6 +12,8 @@ namespace anneal {
 // alone. Fails with kInvalidArgument, and with kUnsupported on memory that is elsewhere.
 void check_memory(const Engine& engine, std::optional<int> gpu, const TensorInfo& port,
                   const ConstTensorView& memory, std::string_view what);
+// Fails with kInvalidArgument unless the memory has the port's element type.
+void check_dtype(const TensorInfo& port, const ConstTensorView& memory, std::string_view what);
 // Fails with kInvalidArgument unless the input takes them.
 void check_dims(const TensorInfo& port, const Dims& dims);
 // Whether each element surely has memory of its own: every axis steps over all of the axes inside

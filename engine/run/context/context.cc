@@ -9,10 +9,10 @@
 #include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
-#include "anneal/core/strided_copy.h"
 #include "anneal/engine/run/async/pending_run.h"
 #include "anneal/engine/run/async/stream_queue.h"
 #include "anneal/engine/run/context/check_port.h"
+#include "anneal/engine/run/context/given_memory.h"
 #include "anneal/engine/run/context/kept_states.h"
 #include "anneal/engine/run/context/profile_run.h"
 #include "anneal/engine/run/counted_steps.h"
@@ -46,21 +46,6 @@ size_t require_port(std::span<const TensorInfo> ports, std::string_view name,
             fmt::format("there is no {} \"{}\"; this engine has {}", what, name,
                         names.empty() ? "none" : names));
 }
-
-// Memory of the application for an input or output.
-struct GivenMemory {
-  GivenMemory() = default;
-  explicit GivenMemory(const ConstTensorView& memory) : view(memory), extent(memory) {}
-  bool overlaps(const GivenMemory& other) const {
-    return extent.meets(other.extent) && views_overlap(view, other.view);
-  }
-  bool is_same(const GivenMemory& other) const {
-    return view.data == other.view.data && view.dtype == other.view.dtype &&
-           view.dims == other.view.dims && view.strides == other.view.strides;
-  }
-  ConstTensorView view;
-  MemoryExtent extent;
-};
 
 }  // namespace
 
@@ -368,6 +353,8 @@ struct ExecutionContext::State {
       if (error.code() == ErrorCode::kInvalidArgument && !defaults.empty())
         add_context(error,
                     fmt::format("with the default values of {}, which were not set", defaults));
+      if (const std::string kept = states.text(); !kept.empty())
+        add_context(error, fmt::format("with the states {} of the run before", kept));
       throw;
     }
   }
@@ -397,9 +384,14 @@ void ExecutionContext::set_input(std::string_view name, const ConstTensorView& m
   at_entry([&] {
     State& state = State::idle(state_);
     const size_t index = require_port(state.engine->inputs(), name, "input");
-    if (!memory.data && memory.dims.empty()) return state.clear_input(index);
     const TensorInfo& port = state.engine->inputs()[index];
-    if (!memory.data && state.states.has_input(index)) {
+    const bool is_state = state.states.has_input(index);
+    // Memory of a number is given back first, since nothing tells its dims from none.
+    if (!memory.data && memory.dims.empty() &&
+        (!is_state || !port.dims.empty() || state.is_given[index]))
+      return state.clear_input(index);
+    if (!memory.data && is_state) {
+      check_dtype(port, memory, "input");
       state.states.begin(index, memory.dims);
       return state.clear_input(index);
     }
@@ -416,13 +408,15 @@ void ExecutionContext::set_output(std::string_view name, const TensorView& memor
     State& state = State::idle(state_);
     const size_t index = require_port(state.engine->outputs(), name, "output");
     const TensorInfo& port = state.engine->outputs()[index];
-    if (!memory.data && memory.dims.empty()) return state.clear_output(index);
-    if (state.states.has_output(index))
+    const bool is_none = !memory.data && memory.dims.empty();
+    if (state.states.has_output(index)) {
+      if (is_none) return;
       fail_port(
           ErrorCode::kInvalidArgument, port.name,
-          fmt::format("output \"{}\" is a state that the context keeps: read it with output() "
-                      "after the run",
+          fmt::format("output \"{}\" is a state that the context keeps: read it with output()",
                       name));
+    }
+    if (is_none) return state.clear_output(index);
     check_memory(*state.engine, state.gpu(), port, memory, "output");
     state.bind();
     const auto dims = state.run.output_dims(index);

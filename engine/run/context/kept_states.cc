@@ -1,9 +1,12 @@
 #include "anneal/engine/run/context/kept_states.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "anneal/core/fail.h"
 #include "anneal/core/strided_copy.h"
 #include "anneal/engine/run/context/check_port.h"
 #include "anneal/engine/run/port_copies.h"
@@ -12,7 +15,7 @@
 namespace anneal {
 namespace {
 
-// A cache that is full gets room for half as many rows more, and for this many at least.
+// A buffer that is full gets room for half as many rows more, and for this many at least.
 constexpr int64_t kLeastRoom = 64;
 
 size_t bytes_of(DataType dtype, const Dims& dims) {
@@ -36,7 +39,7 @@ struct KeptStates::State {
   std::optional<Dims> after = {};  // of the output of the run that is bound
   bool is_initial = true, is_given = false, is_in_place = false;
   bool is_written = false;   // the initial state is in `now`
-  bool takes_larger = true;  // the plan may have its input larger than need be
+  bool takes_larger = true;  // as far as is known
 };
 
 KeptStates::KeptStates(std::span<const LoadedPlan> plans, const RunResources& resources,
@@ -78,32 +81,50 @@ void KeptStates::begin(size_t input, const Dims& dims) {
   const TensorInfo& port = ports_[input];
   Dims least = dims;
   for (int axis = 0; axis < std::min(dims.rank(), port.dims.rank()); ++axis)
-    if (dims[axis] < 0) least[axis] = port.min_dims[axis];
+    if (dims[axis] == -1) least[axis] = port.min_dims[axis];
   check_dims(port, least);
   State& state = *of_input(input);
   state.wanted = dims;
   state.is_initial = true;
   state.is_written = false;
+  state.takes_larger = true;
+}
+
+bool KeptStates::begins_with_default(const State& state) const {
+  const TensorInfo& port = ports_[state.ports.input];
+  bool is_open = port.default_value.has_value();
+  for (int axis = 0; axis < state.wanted.rank(); ++axis)
+    is_open = is_open && (state.wanted[axis] < 0 || state.wanted[axis] == port.dims[axis]);
+  return is_open;
 }
 
 Dims KeptStates::initial_dims(const State& state) const {
   const TensorInfo& port = ports_[state.ports.input];
-  const bool is_open = std::ranges::all_of(state.wanted, [](int64_t size) { return size < 0; });
-  if (is_open && port.default_value) return port.default_value->dims();
+  if (begins_with_default(state)) return port.default_value->dims();
   const Plan& plan = *plans_[run_.profile()].plan;
-  SymbolValues values;
-  for (const SizeSymbol& symbol : plan.sizes->symbols()) values.push_back(symbol.bounds.min);
+  const SizeTable& sizes = *plan.sizes;
+  SymbolValues values(sizes.symbols().size());
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const State* other = of_input(i);
     if (!run_.has_input(i) || (other && other->is_initial && !other->is_given)) continue;
     const Shape& shape = plan.slots[plan.inputs[i]].type.shape;
     for (int axis = 0; axis < shape.rank(); ++axis)
-      if (const auto symbol = plan.sizes->symbol_index(shape[axis]))
+      if (const auto symbol = sizes.symbol_index(shape[axis]))
         values[*symbol] = run_.input_dims(i)[axis];
   }
-  Dims dims = plan.sizes->evaluate(port_shape(plan, plan.inputs[state.ports.input]), values);
-  for (int axis = 0; axis < dims.rank(); ++axis)
-    if (state.wanted[axis] >= 0) dims[axis] = state.wanted[axis];
+  const Shape& shape = plan.slots[plan.inputs[state.ports.input]].type.shape;
+  Dims dims;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    // A size that one profile fixes and another one does not is open.
+    const bool follows = !shape[axis].known() &&
+                         std::ranges::all_of(sizes.symbols_in(shape[axis]), [&](uint32_t symbol) {
+                           return values[symbol].has_value();
+                         });
+    dims.push_back(state.wanted[axis] >= 0 ? state.wanted[axis]
+                   : port.dims[axis] >= 0  ? port.dims[axis]
+                   : follows               ? sizes.evaluate(shape[axis], values)
+                                           : port.min_dims[axis]);
+  }
   return dims;
 }
 
@@ -134,11 +155,10 @@ void KeptStates::copy(std::byte* to, const std::byte* from, size_t bytes) const 
 void KeptStates::write_initial(State& state) const {
   const TensorInfo& port = ports_[state.ports.input];
   const size_t bytes = bytes_of(port.dtype, state.dims);
-  const bool is_default = port.default_value && port.default_value->dims() == state.dims &&
-                          std::ranges::all_of(state.wanted, [](int64_t size) { return size < 0; });
   if (bytes == 0) return;
   std::vector<std::byte> initial(bytes);
-  if (is_default) std::memcpy(initial.data(), port.default_value->bytes().data(), bytes);
+  if (begins_with_default(state))
+    std::memcpy(initial.data(), port.default_value->bytes().data(), bytes);
   copy(state.now->data(), initial.data(), bytes);
 }
 
@@ -154,6 +174,7 @@ void KeptStates::place_inputs() {
     if (state->is_given) continue;
     if (const Dims dims = state->is_initial ? initial_dims(*state) : state->dims;
         state->is_initial && (!state->is_written || dims != state->dims)) {
+      state->is_written = false;  // until all is done
       state->dims = dims;
       ensure(*state, state->now, bytes_of(ports_[state->ports.input].dtype, dims));
       write_initial(*state);
@@ -163,35 +184,51 @@ void KeptStates::place_inputs() {
   }
 }
 
-// A larger input of which the output takes the size, so that later runs update it in place. Whether
-// there is any.
-bool KeptStates::make_room(State& state, const Dims& after) {
-  const TensorInfo& port = ports_[state.ports.input];
+// A buffer that is full is copied to a larger one, so that later runs update that in place. Only
+// where the application began the state with rows to spare: other models read all rows.
+std::optional<KeptStates::Smaller> KeptStates::enlarge(State& state) {
+  const uint32_t input = state.ports.input, output = state.ports.output;
+  const TensorInfo& port = ports_[input];
+  const auto after = run_.output_dims(output);
+  if (!after || state.is_given || !state.takes_larger || after == state.dims ||
+      !run_.may_update(input, output))
+    return std::nullopt;
   Dims larger = state.dims;
-  for (int axis = 0; axis < after.rank(); ++axis)
-    if (after[axis] > larger[axis])
-      larger[axis] = std::max(
-          after[axis],
-          std::min(port.max_dims[axis], after[axis] + std::max(after[axis] / 2, kLeastRoom)));
-  if (larger == state.dims || std::ranges::any_of(larger, [](int64_t size) { return size < 0; }))
-    return false;
+  for (int axis = 0; axis < after->rank(); ++axis) {
+    const int64_t rows = (*after)[axis];
+    if (rows <= state.dims[axis]) continue;
+    if (state.wanted[axis] <= 0) return std::nullopt;
+    larger[axis] =
+        std::max(rows, std::min(port.max_dims[axis], rows + std::max(rows / 2, kLeastRoom)));
+  }
+  std::unique_ptr<Buffer> memory;
   try {
-    ensure(state, state.next, bytes_of(port.dtype, larger));
+    ensure(state, memory, bytes_of(port.dtype, larger));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kLimit && error.code() != ErrorCode::kOutOfMemory) throw;
-    state.takes_larger = false;  // without room there may be enough memory
-    return false;
+    return std::nullopt;  // without room there may be enough memory
   }
-  const TensorView to = view_of(state, state.next.get(), larger);
+  const TensorView to = view_of(state, memory.get(), larger);
   std::memset(to.data, 0, bytes_of(port.dtype, larger));
   TensorView part = to;
   part.dims = state.dims;
   strided_copy(part, view_of(state, state.now.get(), state.dims));
-  std::swap(state.now, state.next);
-  state.next.reset();
+  Smaller smaller{&state, std::exchange(state.now, std::move(memory)), state.dims};
   state.dims = larger;
   set_input(state);
-  return true;
+  return smaller;
+}
+
+// Whether the plan takes the larger inputs as they are meant.
+bool KeptStates::takes(std::span<const Smaller> larger) {
+  try {
+    run_.bind();
+  } catch (const Error&) {
+    return false;
+  }
+  return std::ranges::all_of(larger, [&](const Smaller& each) {
+    return run_.output_dims(each.state->ports.output) == each.state->dims;
+  });
 }
 
 // Whether the run is to be bound again.
@@ -222,37 +259,46 @@ bool KeptStates::place_output(State& state) {
 }
 
 void KeptStates::place_outputs() {
-  if (states_.empty()) return;
-  std::vector<State*> larger;
-  for (const auto& state : states_) {
-    const auto after = run_.output_dims(state->ports.output);
-    if (after && !state->is_given && state->takes_larger && after != state->dims &&
-        run_.may_update(state->ports.input, state->ports.output) && make_room(*state, *after))
-      larger.push_back(state.get());
+  std::vector<Smaller> larger;
+  for (const auto& state : states_)
+    if (auto smaller = enlarge(*state)) larger.push_back(std::move(*smaller));
+  if (!larger.empty() && !takes(larger)) {
+    for (Smaller& each : larger) {
+      each.state->now = std::move(each.memory);
+      each.state->dims = each.dims;
+      each.state->takes_larger = false;
+      set_input(*each.state);
+    }
+    run_.bind();
   }
-  if (!larger.empty()) run_.bind();
-  for (State* state : larger)
-    state->takes_larger = run_.output_dims(state->ports.output) == state->dims;
   bool is_new = false;
   for (const auto& state : states_) is_new |= place_output(*state);
   if (is_new) run_.bind();
 }
 
 void KeptStates::take_results() {
+  for (const auto& state : states_) {  // this may fail
+    if (state->is_in_place || state->after) continue;
+    const TensorView result = run_.output(state->ports.output);
+    const size_t bytes = bytes_of(result.dtype, result.dims);
+    ensure(*state, state->next, bytes);
+    if (bytes != 0) copy(state->next->data(), result.data, bytes);
+  }
   for (const auto& state : states_) {
     state->is_initial = false;
     if (state->is_in_place) continue;
-    if (state->after) {
-      state->dims = *state->after;
-    } else {
-      const TensorView result = run_.output(state->ports.output);
-      state->dims = result.dims;
-      const size_t bytes = bytes_of(result.dtype, result.dims);
-      ensure(*state, state->next, bytes);
-      if (bytes != 0) copy(state->next->data(), result.data, bytes);
-    }
+    state->dims = state->after ? *state->after : run_.output(state->ports.output).dims;
     std::swap(state->now, state->next);
   }
+}
+
+std::string KeptStates::text() const {
+  std::string text;
+  for (const auto& state : states_)
+    if (!state->is_given && !state->is_initial)
+      text += fmt::format("{}\"{}\" {}", text.empty() ? "" : ", ", ports_[state->ports.input].name,
+                          to_string(state->dims));
+  return text;
 }
 
 void KeptStates::add_to(HeldMemory& held) const {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "anneal/engine/run/context/profile_run.h"
@@ -14,8 +15,9 @@ namespace anneal {
 
 // A state lies in memory of the context: of the engine's GPU where steps of the CPU do not use it,
 // else of the host. A run reads one buffer and writes another, and they change places after it.
-// Where the plan may update its input there is one buffer, with rows to spare if the model's output
-// has the size of a larger input. A state that the application gives memory for is kept, too.
+// Where the plan may update its input and its sizes stay there is one buffer. One that the
+// application began with rows to spare gets more of them when it is full. A state that the
+// application gives memory for is kept, too.
 class KeptStates {
  public:
   // ports: of all inputs. gpu: the number of the engine's GPU. All must outlive it.
@@ -30,8 +32,8 @@ class KeptStates {
   bool has_output(size_t output) const;
   // Whether runs read the application's memory instead. REQUIRES: has_input(input)
   void set_given(size_t input, bool is_given);
-  // Zeros of these sizes, or the default value of the input if all are open. An open size
-  // (negative) follows from the other inputs, or is the least that the engine takes. Fails with
+  // Zeros of these sizes, or the default value of the input if all are open or as they must be. An
+  // open size (-1) follows from the other inputs, or is the least that the engine takes. Fails with
   // kInvalidArgument on sizes that the input does not take. REQUIRES: as above
   void begin(size_t input, const Dims& dims);
 
@@ -39,18 +41,26 @@ class KeptStates {
   void place_outputs();  // after that; binds the run again
   void take_results();   // of a run that came to its end
   void add_to(HeldMemory& held) const;
+  std::string text() const;  // those of earlier runs, with their dims, for people
 
  private:
   struct State;
   State* of_input(size_t input) const;
   bool is_on_gpu(const State& state) const;
+  bool begins_with_default(const State& state) const;
   Dims initial_dims(const State& state) const;
   TensorView view_of(const State& state, Buffer* memory, const Dims& dims) const;
   void ensure(const State& state, std::unique_ptr<Buffer>& buffer, size_t bytes) const;
   void set_input(State& state);
   void copy(std::byte* to, const std::byte* from, size_t bytes) const;
   void write_initial(State& state) const;
-  bool make_room(State& state, const Dims& after);
+  struct Smaller {  // the buffer that a larger one has replaced
+    State* state;
+    std::unique_ptr<Buffer> memory;
+    Dims dims;
+  };
+  std::optional<Smaller> enlarge(State& state);
+  bool takes(std::span<const Smaller> larger);
   bool place_output(State& state);
 
   std::span<const LoadedPlan> plans_;

@@ -75,6 +75,9 @@ TEST(KeptStates, BeginAnewWithoutData) {
   ExecutionContext context(engine_with(kSum, {{"h", "next"}}));
   const Tensor two = f32({2, 2}, {1, 2, 3, 4}), one = f32({1, 2}, {8, 16});
   run_with(context, two, "y");
+  context.set_input("x", one.view());
+  EXPECT_THAT(error_of([&] { context.run(); }),
+              HasSubstr("with the states \"h\" [2,2] of the run before"));
   context.set_input("h", {DataType::kF32, {-1, 2}, {}, nullptr});
   EXPECT_THAT(run_with(context, one, "y"), ElementsAre(-8, -16));
   context.set_input("h", {DataType::kF32, {2, 2}, {}, nullptr});
@@ -180,8 +183,9 @@ graph buffer(past: f32[1,1,P,4], mask: i64[T], x: f32[1,1,1,4], at: i64[1,1,1,4]
   return present
 )txt";
 
-TEST(KeptStates, HaveRowsToSpareWhereTheModelTakesThem) {
+TEST(KeptStates, KeepRowsToSpareThatTheApplicationBeganWith) {
   ExecutionContext context(engine_with(kBuffer, {{"past", "present"}}));
+  context.set_input("past", {DataType::kF32, {1, 1, 16, 4}, {}, nullptr});
   std::vector<float> wanted;
   std::set<const void*> memory;
   for (int64_t rows = 1; rows <= 500; ++rows) {
@@ -200,6 +204,131 @@ TEST(KeptStates, HaveRowsToSpareWhereTheModelTakesThem) {
     ASSERT_EQ(present, wanted) << rows;
   }
   EXPECT_LE(memory.size(), 8U);  // the others were updated in place
+}
+
+// A model that reads all rows of its cache.
+constexpr std::string_view kMean = R"txt(
+size P in 0..4096 opt 16
+size T in 1..4096 opt 16
+graph mean(past: f32[1,1,P,4], mask: i64[T], x: f32[1,1,1,4], at: i64[1,1,1,4]INPUT)
+  pads = SizeTensor() elements=[0,0,0,0,0,0,max(T, P) - P,0]
+  grown = Pad(past, pads, f32[]{0})
+  present = ScatterElements(grown, at, x) axis=2
+  y = Reduce(present, i64{2,3}) kind=mean keepdims=false
+  return present, yOUTPUT
+)txt";
+
+// With another input and output.
+std::string mean(std::string_view input, std::string_view output) {
+  std::string text(kMean);
+  text.replace(text.find("OUTPUT"), 6, output);
+  return text.replace(text.find("INPUT"), 5, input);
+}
+
+void set_row(ExecutionContext& context, std::vector<Tensor>& alive, int64_t rows) {
+  alive = {Tensor::of<float>(DataType::kF32, {1, 1, 1, 4}, std::vector<float>(4, 1)),
+           tensor_i64(std::vector<int64_t>(static_cast<size_t>(rows), 1)),
+           Tensor::of<int64_t>(DataType::kI64, {1, 1, 1, 4}, std::vector<int64_t>(4, rows - 1))};
+  context.set_input("x", alive[0].view());
+  context.set_input("mask", alive[1].view());
+  context.set_input("at", alive[2].view());
+}
+
+TEST(KeptStates, HaveNoOtherRowsThanTheModelsByThemselves) {
+  ExecutionContext context(engine_with(mean("", ""), {{"past", "present"}}));
+  std::vector<Tensor> alive;
+  for (int64_t rows = 1; rows <= 9; ++rows) {
+    set_row(context, alive, rows);
+    context.run();
+    EXPECT_THAT(elements(context.output("y")), ElementsAre(1)) << rows;
+    EXPECT_EQ(context.output("present").dims, (Dims{1, 1, rows, 4}));
+  }
+}
+
+// Another input has the rows of the cache: more rows to spare than those would be refused.
+TEST(KeptStates, GetNoRowsToSpareThatOtherInputsRefuse) {
+  ExecutionContext context(engine_with(mean(", w: f32[P]", ", w"), {{"past", "present"}}));
+  context.set_input("past", {DataType::kF32, {1, 1, 2, 4}, {}, nullptr});
+  std::vector<Tensor> alive;
+  for (int64_t rows = 1; rows <= 4; ++rows) {
+    set_row(context, alive, rows);
+    const Tensor w = random_f32({std::max<int64_t>(rows - 1, 2)}, 1);
+    context.set_input("w", w.view());
+    context.run();
+    EXPECT_EQ(context.output("present").dims, (Dims{1, 1, std::max<int64_t>(rows, 2), 4}));
+  }
+}
+
+TEST(KeptStates, LastBeyondAnErrorOfTheMemoryLimit) {
+  ExecutionContext context(engine_with(R"txt(
+size N in 1..100000 opt 1
+graph sum(h: f32[N,4], x: f32[N,4])
+  next = Pointwise(h, x) program="(f32,f32)->(f32) add($0,$1)"
+  return next
+)txt",
+                                       {{"h", "next"}}),
+                           {.max_memory = 60'000, .prewarm_profiles = false});
+  const Tensor large = random_f32({10'000, 4}, 1), small = random_f32({2, 4}, 2);
+  for (int i = 0; i < 2; ++i) {
+    context.set_input("x", large.view());
+    EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("limit"));
+  }
+  EXPECT_EQ(run_with(context, small, "next"), elements(small.view()));
+}
+
+TEST(KeptStates, OfNumbersBeginAnewWhereTheyAreNotSet) {
+  ExecutionContext context(engine_with(R"txt(
+graph sum(h: f32[], x: f32[])
+  next = Pointwise(h, x) program="(f32,f32)->(f32) add($0,$1)"
+  return next
+)txt",
+                                       {{"h", "next"}}));
+  const Tensor x = f32({}, {3}), h = f32({}, {10});
+  context.set_input("h", h.view());
+  EXPECT_THAT(run_with(context, x, "next"), ElementsAre(13));
+  context.set_input("h", {});
+  EXPECT_THAT(run_with(context, x, "next"), ElementsAre(16));
+  context.set_input("h", {});
+  EXPECT_THAT(run_with(context, x, "next"), ElementsAre(3));
+}
+
+TEST(KeptStates, BeginWithTheLeastSizeOfAllProfiles) {
+  GraphBuildOptions options;
+  options.states = {{"past", "present"}};
+  EngineFile file = build_text(kConcat, options);
+  std::string later(kConcat);
+  later.replace(later.find("0..4096"), 7, "3..4096");
+  Plan second = build_text(later, options).plans[0];
+  second.profile = 1;
+  Plan& first = file.plans[0];
+  std::swap(first, second);
+  std::swap(first.profile, second.profile);
+  file.plans.push_back(second);
+  ExecutionContext context(engine_of(file));
+  const Tensor x = random_f32({1, 2, 1, 8}, 1);
+  for (int64_t rows = 1; rows <= 6; ++rows) {
+    run_with(context, x, "most");
+    EXPECT_EQ(context.output("present").dims[2], rows);
+  }
+  context.set_input("past", {DataType::kF32, {1, 2, -1, 8}, {}, nullptr});
+  run_with(context, x, "most");
+  EXPECT_EQ(context.output("present").dims[2], 1);
+}
+
+TEST(KeptStates, StayBoundWhereTheirOutputIsSetToNone) {
+  ExecutionContext context(engine_with(kSum, {{"h", "next"}}));
+  const Tensor x = f32({1, 2}, {8, 16});
+  run_with(context, x, "next");
+  context.set_output("next", {});
+  EXPECT_THAT(run_with(context, x, "next"), ElementsAre(12, 24));
+  EXPECT_THAT(error_of([&] {
+                context.set_input("h", {DataType::kI64, {1, 2}, {}, nullptr});
+              }),
+              HasSubstr("input \"h\" is i64, the engine expects f32"));
+  EXPECT_THAT(error_of([&] {
+                context.set_input("h", {DataType::kF32, {-5, 2}, {}, nullptr});
+              }),
+              HasSubstr("input \"h\" has shape [-5,2]"));
 }
 
 TEST(KeptStates, MayHaveSizesThatDependOnValues) {
