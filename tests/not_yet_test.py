@@ -18,7 +18,6 @@ MISSING = {
     "`quantize_dynamic`": [r"quantize_dynamic", r"\bdynamic_quantization\b"],
     "`RunOptions.terminate`": [r"\bterminate\b", r"cancel_run", r"void cancel\("],
     "`PrePostProcessor`": [r"[Pp]re_?process"],
-    "stateful models": [r"\bset_state\b", r"bind_state", r"reset_state"],
     "`--layerOutputTypes`": [r"--layer-output"],
     "`--allowWeightStreaming --sparsity`": [r"--weight-streaming", r"--sparsity"],
     "`--versionCompatible`": [r"--version-compatible"],

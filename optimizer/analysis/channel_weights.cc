@@ -143,11 +143,11 @@ ChannelWindows windows_of(const ChannelWeights& layout, int64_t outer, int64_t w
   return {static_cast<size_t>(begin), static_cast<size_t>(count), static_cast<size_t>(stride)};
 }
 
-void for_written_channels(const ChannelWeights& layout,
+void for_written_channels(const ChannelWeights& layout, int threads,
                           FunctionRef<void(int64_t begin, int64_t end)> f) {
   const int64_t weights = layout.outer * layout.i_count * layout.j_count * layout.inner;
   if (weights < kManyWeights) return f(0, layout.written_count);
-  ThreadTeam team(hardware_threads());
+  ThreadTeam team(threads > 0 ? threads : hardware_threads());
   team.for_ranges(layout.written_count, layout.writes.adds_j ? kColumnsAtOnce : 1, f);
 }
 
@@ -165,7 +165,7 @@ std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int 
 }
 
 Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layout,
-                              const std::vector<double>& factors, FactorOf channel) {
+                              const std::vector<double>& factors, FactorOf channel, int threads) {
   // In 16 bits, what is far below the largest weight of its channel may be lost, but not more.
   constexpr double kSmallestHalf = 0x1p-10;
   NewTensor fresh = allocate_tensor(weights.dtype(), weights.dims());
@@ -173,7 +173,7 @@ Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layou
   std::atomic<bool> is_finite = true;
   const bool is_of_read = channel == FactorOf::kReadChannel;
   const Elements elements(weights);
-  for_written_channels(layout, [&](int64_t begin, int64_t end) {
+  for_written_channels(layout, threads, [&](int64_t begin, int64_t end) {
     bool are_finite = true;
     for_each_weight(layout, begin, end, [&](size_t at, size_t read, size_t written) {
       const double scaled = elements[at] * factors[is_of_read ? read : written];
@@ -193,10 +193,10 @@ Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layou
 }
 
 std::vector<double> sums_of_shift(const Tensor& weights, const ChannelWeights& layout,
-                                  const std::vector<double>& shift) {
+                                  const std::vector<double>& shift, int threads) {
   std::vector<double> sums(static_cast<size_t>(layout.written_count));
   const Elements elements(weights);
-  for_written_channels(layout, [&](int64_t begin, int64_t end) {
+  for_written_channels(layout, threads, [&](int64_t begin, int64_t end) {
     for_each_weight(layout, begin, end, [&](size_t at, size_t read, size_t written) {
       sums[written] += elements[at] * shift[read];
     });

@@ -55,9 +55,9 @@ template <class F>
 void for_each_weight(const ChannelWeights& layout, F&& f) {
   for_each_weight(layout, 0, layout.written_count, f);
 }
-// Calls f(begin, end) for ranges that cover the written channels, on one thread per core where the
-// weights are many.
-void for_written_channels(const ChannelWeights& layout,
+// Calls f(begin, end) for ranges that cover the written channels, on several threads where the
+// weights are many. threads: 0: one per core.
+void for_written_channels(const ChannelWeights& layout, int threads,
                           FunctionRef<void(int64_t begin, int64_t end)> f);
 
 // The weights of one written channel, for one `outer`: `count` windows of `inner` weights each, the
@@ -78,12 +78,13 @@ std::optional<std::vector<double>> per_channel_values(const Tensor& tensor, int 
 enum class FactorOf : uint8_t { kReadChannel, kWrittenChannel };
 
 // The weights, each multiplied by a factor and rounded once. Refuses weights that would leave the
-// range of their type.
+// range of their type. threads: as above.
 Result<Tensor> scaled_weights(const Tensor& weights, const ChannelWeights& layout,
-                              const std::vector<double>& factors, FactorOf channel);
+                              const std::vector<double>& factors, FactorOf channel,
+                              int threads = 1);
 
 // The effect of a constant added to each channel that is read on each channel that is written.
 std::vector<double> sums_of_shift(const Tensor& weights, const ChannelWeights& layout,
-                                  const std::vector<double>& shift);
+                                  const std::vector<double>& shift, int threads = 1);
 
 }  // namespace anneal

@@ -132,9 +132,10 @@ class Assigner {
       std::vector<double> inverse;
       for (const double scale : scales) inverse.push_back(1 / scale);
       const auto by = FactorOf::kWrittenChannel;
-      const Tensor divided = *scaled_weights(tensor, *layout, inverse, by);
+      const Tensor divided = *scaled_weights(tensor, *layout, inverse, by, run_.options.threads);
       const Tensor made = round_weights(divided, *layout, to, run_.options.threads);
-      return native_.has(to) ? made : *scaled_weights(made, *layout, scales, by);
+      return native_.has(to) ? made
+                             : *scaled_weights(made, *layout, scales, by, run_.options.threads);
     }
     NewTensor fresh = allocate_tensor(DataType::kF32, tensor.dims());
     auto* rounded = reinterpret_cast<float*>(fresh.data.data());
@@ -174,7 +175,7 @@ class Assigner {
     const bool is_settled = !native_.has(to) && !run_.options.weights_may_change;
     if (is_settled && rounded == *graph_.constant(id)) return id;
     if (!native_.has(to)) return graph_.add_constant(name, rounded);
-    return graph_.add_constant(name, in_16_bits(rounded, to));
+    return graph_.add_constant(name, in_16_bits(rounded, to, run_.options.threads));
   }
 
   // With inputs as they are stored now, and results as they shall be; `results` is empty: as today.

@@ -213,8 +213,9 @@ class Fold {
     ValueId weights = weights_;
     if (!scale(*factors, FactorOf::kReadChannel, weights)) return false;
     if (shifts)
-      stores.program =
-          add_first(stores.program, sums_of_shift(old_weights, layout_, *shift), stores.further);
+      stores.program = add_first(stores.program,
+                                 sums_of_shift(old_weights, layout_, *shift, run_.options.threads),
+                                 stores.further);
     stores.origins.insert(stores.origins.begin(), scaling.origins.begin(), scaling.origins.end());
     const Saving saved = saving_of(graph_, data);
     const std::string scaling_name = scaling.name;
@@ -267,7 +268,8 @@ class Fold {
 
   bool scale(const std::vector<double>& factors, FactorOf channel, ValueId& weights) {
     if (has_other_readers(graph_, weights_)) return refuse("others read its weights, too");
-    const auto scaled = scaled_weights(*graph_.constant(weights_), layout_, factors, channel);
+    const auto scaled =
+        scaled_weights(*graph_.constant(weights_), layout_, factors, channel, run_.options.threads);
     if (!scaled) return refuse(scaled.reason());
     weights = graph_.add_constant(graph_.value(weights_).name + "/scaled", *scaled);
     return true;

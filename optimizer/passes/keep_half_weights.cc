@@ -54,7 +54,7 @@ std::string why_stays_f32(const Graph& graph, ValueId matrix, double bytes, cons
 bool keep_matrix(Graph& graph, ValueId matrix, double bytes, PassRun& run) {
   const Tensor floats = *graph.constant(matrix);
   const std::vector<LayerId> readers = users_of(graph, matrix);
-  const auto half = half_of_numbers(floats.as<float>());
+  const auto half = half_of_numbers(floats.as<float>(), run.options.threads);
   if (!half) return false;
   const auto refuse = [&](std::string_view why) {
     run.refused(
@@ -64,7 +64,8 @@ bool keep_matrix(Graph& graph, ValueId matrix, double bytes, PassRun& run) {
   };
   if (const std::string why = why_stays_f32(graph, matrix, bytes, run); !why.empty())
     return refuse(why);
-  const ValueId kept = shared_constant(graph, in_16_bits(floats, *half), graph.value(matrix).name);
+  const ValueId kept = shared_constant(graph, in_16_bits(floats, *half, run.options.threads),
+                                       graph.value(matrix).name);
   const auto by_kept = [&](LayerId reader) {
     NewLayer product = copy_of(graph, reader);
     product.inputs[1] = kept;

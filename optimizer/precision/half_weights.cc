@@ -38,9 +38,9 @@ bool is_bf16_number(float number) {
 constexpr int64_t kAtOnce = 1 << 16;
 
 template <class Is>
-bool are_all(std::span<const float> numbers, Is&& is) {
+bool are_all(std::span<const float> numbers, int threads, Is&& is) {
   std::atomic<bool> are_all = true;
-  ThreadTeam(hardware_threads())
+  ThreadTeam(threads > 0 ? threads : hardware_threads())
       .for_ranges(static_cast<int64_t>(numbers.size()), kAtOnce, [&](int64_t begin, int64_t end) {
         const auto part =
             numbers.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
@@ -51,9 +51,11 @@ bool are_all(std::span<const float> numbers, Is&& is) {
 
 }  // namespace
 
-std::optional<DataType> half_of_numbers(std::span<const float> numbers) {
-  if (are_all(numbers, [](float number) { return is_f16_number(number); })) return DataType::kF16;
-  if (are_all(numbers, [](float number) { return is_bf16_number(number); })) return DataType::kBF16;
+std::optional<DataType> half_of_numbers(std::span<const float> numbers, int threads) {
+  if (are_all(numbers, threads, [](float number) { return is_f16_number(number); }))
+    return DataType::kF16;
+  if (are_all(numbers, threads, [](float number) { return is_bf16_number(number); }))
+    return DataType::kBF16;
   return std::nullopt;
 }
 
@@ -72,10 +74,7 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
     lost[channel] += error * error;
   };
   if (layout)
-    for_written_channels(*layout, [&](int64_t begin, int64_t end) {
-      for_each_weight(*layout, begin, end,
-                      [&](size_t at, size_t, size_t written) { add(written, values[at]); });
-    });
+    for_each_weight(*layout, [&](size_t at, size_t, size_t written) { add(written, values[at]); });
   else
     for (const float value : values) add(0, value);
   const float largest = *std::ranges::max_element(most);
@@ -92,11 +91,11 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
                      to_string(dtype));
 }
 
-Tensor in_16_bits(const Tensor& floats, DataType half) {
+Tensor in_16_bits(const Tensor& floats, DataType half, int threads) {
   NewTensor made = allocate_tensor(half, floats.dims());
   auto* const to = reinterpret_cast<uint16_t*>(made.data.data());
   const std::span<const float> from = floats.as<float>();
-  ThreadTeam(hardware_threads())
+  ThreadTeam(threads > 0 ? threads : hardware_threads())
       .for_ranges(static_cast<int64_t>(from.size()), kAtOnce, [&](int64_t begin, int64_t end) {
         for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
           to[i] = half_bits(from[i], half);

@@ -31,10 +31,10 @@ inline float in_half(float value, DataType half) {
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
                                DataType dtype);
 
-// The type of 16 bits that has all of the numbers; nullopt: neither has.
-std::optional<DataType> half_of_numbers(std::span<const float> numbers);
+// The type of 16 bits that has all of the numbers; nullopt: neither has. threads: 0: one per core.
+std::optional<DataType> half_of_numbers(std::span<const float> numbers, int threads);
 
-// f32 rounded to f16 or bf16.
-Tensor in_16_bits(const Tensor& floats, DataType half);
+// f32 rounded to f16 or bf16. threads: as above.
+Tensor in_16_bits(const Tensor& floats, DataType half, int threads = 1);
 
 }  // namespace anneal

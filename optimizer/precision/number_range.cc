@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 
 #include "anneal/core/dtype_kinds.h"
-#include "anneal/core/parallel.h"
 
 namespace anneal {
 namespace {
@@ -96,31 +94,14 @@ NumberRange of_function(Opcode opcode, const NumberRange& a) {
 }
 
 template <class T>
-NumberRange of_part(std::span<const T> values) {
+NumberRange of_elements(std::span<const T> values) {
   NumberRange range = {kUnbounded, -kUnbounded, true};
   for (const T element : values) {
-    // -0.0 becomes 0.0, so that the range does not depend on the order.
-    const auto value =
-        std::isnan(static_cast<double>(element)) ? 0 : static_cast<double>(element) + 0.0;
+    const auto value = std::isnan(static_cast<double>(element)) ? 0 : static_cast<double>(element);
     range.least = std::min(range.least, value);
     range.most = std::max(range.most, value);
     range.is_integer = range.is_integer && range_of_number(value).is_integer;
   }
-  return range;
-}
-
-template <class T>
-NumberRange of_elements(std::span<const T> values) {
-  constexpr int64_t kAtOnce = 1 << 16;
-  NumberRange range = {kUnbounded, -kUnbounded, true};
-  std::mutex mutex;
-  ThreadTeam(hardware_threads())
-      .for_ranges(static_cast<int64_t>(values.size()), kAtOnce, [&](int64_t begin, int64_t end) {
-        const NumberRange part =
-            of_part(values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
-        const std::lock_guard lock(mutex);
-        range = hull(range, part);
-      });
   return values.empty() ? kZeroRange : range;
 }
 

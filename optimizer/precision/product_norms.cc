@@ -1,7 +1,6 @@
 #include "anneal/optimizer/precision/product_norms.h"
 
 #include <cmath>
-#include <mutex>
 #include <span>
 #include <vector>
 
@@ -58,16 +57,9 @@ ProductNorms norms_of_floats(const Graph& graph, LayerId product, size_t input) 
   const auto per_matrix = static_cast<size_t>(layout->i_count * layout->j_count * layout->inner);
   const auto channels = static_cast<size_t>(layout->written_count);
   ChannelSums sums(static_cast<size_t>(layout->outer) * channels);
-  std::mutex mutex;
-  for_written_channels(*layout, [&](int64_t begin, int64_t end) {
-    ChannelSums::OfAll here;
-    for_each_weight(*layout, begin, end, [&](size_t at, size_t, size_t written) {
-      const size_t matrix = layout->outer == 1 ? 0 : at / per_matrix;
-      sums.add(matrix * channels + written, weights[at], here);
-    });
-    const std::lock_guard lock(mutex);
-    all.is_integer = all.is_integer && here.is_integer;
-    all.most = std::max(all.most, here.most);
+  for_each_weight(*layout, [&](size_t at, size_t, size_t written) {
+    const size_t matrix = layout->outer == 1 ? 0 : at / per_matrix;
+    sums.add(matrix * channels + written, weights[at], all);
   });
   return sums.norms(all);
 }
