@@ -281,8 +281,11 @@ void bind_engine(nb::module_& module) {
            nb::call_guard<Call>())
       .def("prepare", &Session::prepare, "shapes"_a, nb::call_guard<Call>(),
            nb::sig("def prepare(self, shapes: dict[str, collections.abc.Sequence[int]]) -> None"))
-      .def("states", &Session::states)
-      .def("reset_states", &Session::reset_states)
+      .def("states", &Session::states, nb::call_guard<Call>(),
+           nb::sig("def states(self) -> dict[str, typing.Any]"))
+      .def("reset_states", &Session::reset_states, "shapes"_a, nb::call_guard<Call>(),
+           nb::sig("def reset_states(self, shapes: dict[str, collections.abc.Sequence[int]]) -> "
+                   "None"))
       .def_prop_ro("memory_bytes", &Session::memory_bytes)
       .def_prop_ro("run_warnings", &Session::run_warnings)
       .def_prop_ro("copied_inputs", &Session::copied_inputs);
