@@ -18,7 +18,7 @@ namespace anneal {
 struct InspectedPort {
   std::string name, type;  // "f32[N,3,224,224]"
   bool has_default = false;
-  std::string state_output = {};  // that a context keeps as this input of its next run
+  std::string state_output = {};  // the output that is its value in the next run
 };
 // A size of inputs that is open until they are set.
 struct InspectedSize {

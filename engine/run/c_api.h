@@ -90,7 +90,7 @@ typedef struct {
   /* The value of an input that may be left unset, dense and read-only; null: it must be set. */
   const void* default_data;
   int64_t default_dims[ANNEAL_MAX_RANK];
-  const char* state_output; /* that is the value of this input in the next run; null: none */
+  const char* state_output; /* the output that is its value in the next run; null: none */
 } anneal_tensor_info;
 
 typedef struct {

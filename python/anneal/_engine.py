@@ -276,8 +276,8 @@ class Session:
         """The next run starts from the initial states: default values of inputs, else zeros. Open sizes follow from other
         inputs, or are the smallest.
 
-        shapes: sizes of the zeros, by the names of inputs; -1: an open size. A cache of GroupQueryAttention with rows to
-        spare is updated in place, and gets more of them when it is full.
+        shapes: by the name of an input, the sizes of its zeros; -1 is an open size. If a cache of GroupQueryAttention begins
+        with spare rows, runs update it in place. A full cache gets more rows.
         """
         self._core.reset_states(_as_dict(shapes or {}))
 

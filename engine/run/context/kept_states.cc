@@ -236,7 +236,7 @@ bool KeptStates::place_output(State& state) {
   const uint32_t output = state.ports.output;
   state.after = run_.output_dims(output);
   state.is_in_place = false;
-  // Who gives the inputs also reads the outputs on the host.
+  // An application that gives the input gets the output in host memory.
   if (state.is_given && is_on_gpu(state)) state.after.reset();
   if (!state.after) {
     if (!state.set_output) return false;

@@ -15,9 +15,9 @@ namespace anneal {
 
 // A state lies in memory of the context: of the engine's GPU where steps of the CPU do not use it,
 // else of the host. A run reads one buffer and writes another, and they change places after it.
-// Where the plan may update its input and its sizes stay there is one buffer. One that the
-// application began with rows to spare gets more of them when it is full. A state that the
-// application gives memory for is kept, too.
+// There is one buffer where the plan may update its input, and the sizes stay. If the application
+// began the state with spare rows, a full buffer gets more rows. The output of a run is kept also
+// if the application gave the input.
 class KeptStates {
  public:
   // ports: of all inputs. gpu: the number of the engine's GPU. All must outlive it.
