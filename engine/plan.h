@@ -106,6 +106,13 @@ struct PortPair {
   bool operator==(const PortPair&) const = default;
 };
 
+// The output is the input with rows behind it along `axis`: the cache of a decoder. Both ports have
+// that axis outermost in memory, so they have the same strides and may begin at the same address.
+struct AppendedPorts {
+  uint32_t input = 0, output = 0, axis = 0;
+  bool operator==(const AppendedPorts&) const = default;
+};
+
 // A plan for one target. `sizes` names every Size in it. A plan whose sizes are all known is
 // static: arena offsets are in its slots; else the context places the arena when shapes are bound.
 struct Plan {
@@ -125,6 +132,9 @@ struct Plan {
   // Ports that may be one memory: then the output is the input, updated. The first step that writes
   // the output reads each element where it writes it, and no later one reads any. Empty for bodies.
   std::vector<PortPair> updated_ports = {};
+  // Of states. Where both are one memory, the step that copies the input does nothing, and no step
+  // writes the rows of the input. Empty for bodies.
+  std::vector<AppendedPorts> appended_ports = {};
   // A context keeps the output as the input of its next run, each port once. Empty for bodies.
   std::vector<PortPair> states = {};
   std::vector<Step> steps;

@@ -170,6 +170,9 @@ Plan load_nested_plan(ByteReader& from, int depth, const Plan* outer) {
     plan.input_defaults.resize(from.count(sizeof(uint32_t)));
     for (uint32_t& weight : plan.input_defaults) weight = from.number<uint32_t>();
     plan.updated_ports = load_port_pairs(from);
+    plan.appended_ports.resize(from.count(3 * sizeof(uint32_t)));
+    for (AppendedPorts& ports : plan.appended_ports)
+      ports = {from.number<uint32_t>(), from.number<uint32_t>(), from.number<uint32_t>()};
     plan.states = load_port_pairs(from);
   }
   // One at a time: a forged count of large structs takes no memory before their bytes are read.
@@ -207,6 +210,9 @@ void save_plan(ByteWriter& to, const Plan& plan, bool is_body) {
   if (!is_body) {
     save_indices(to, plan.input_defaults);
     save_port_pairs(to, plan.updated_ports);
+    to.number(static_cast<uint32_t>(plan.appended_ports.size()));
+    for (const AppendedPorts& ports : plan.appended_ports)
+      to.number(ports.input), to.number(ports.output), to.number(ports.axis);
     save_port_pairs(to, plan.states);
   }
   to.number(static_cast<uint32_t>(plan.steps.size()));

@@ -111,6 +111,22 @@ void check_updated_ports(const Plan& plan) {
       refuse("an output updates an input, and one of them does not exist");
 }
 
+void check_appended_ports(const Plan& plan) {
+  for (const auto [input, output, axis] : plan.appended_ports) {
+    if (input >= plan.inputs.size() || output >= plan.outputs.size())
+      refuse("rows are appended to an input, and it or the output does not exist");
+    const Slot &from = plan.slots[plan.inputs[input]], &to = plan.slots[plan.outputs[output]];
+    const int rank = from.type.shape.rank();
+    bool fits = from.type.dtype == to.type.dtype && rank == to.type.shape.rank() &&
+                from.strides == to.strides && axis < static_cast<uint32_t>(rank);
+    for (int i = 0; fits && i < rank; ++i)
+      fits = i == static_cast<int>(axis) || from.type.shape[i] == to.type.shape[i];
+    if (!fits)
+      refuse(fmt::format("output \"{}\" is not the input \"{}\" with rows behind it", to.name,
+                         from.name));
+  }
+}
+
 void check_states(const Plan& plan) {
   std::vector<bool> is_input(plan.inputs.size()), is_output(plan.outputs.size());
   for (const auto [input, output] : plan.states) {
@@ -515,6 +531,7 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, bool i
   check_batch_split(plan);
   check_defaults(plan, weights);
   check_updated_ports(plan);
+  check_appended_ports(plan);
   check_states(plan);
   check_devices(plan, is_body, sizes);
   check_order(plan);

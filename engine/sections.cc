@@ -13,7 +13,7 @@
 namespace anneal {
 namespace {
 
-constexpr uint32_t kVersion = 14;
+constexpr uint32_t kVersion = 15;
 constexpr size_t kSectionAlignment = 64;
 constexpr size_t kPageAlignment = 4096;
 constexpr uint32_t kMaxSections = 1024;

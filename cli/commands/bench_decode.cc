@@ -17,7 +17,7 @@ struct LengthTimes {
   int64_t length = 0;
   double prompt_milliseconds = 0, token_milliseconds = 0;  // medians
   uint64_t cache_bytes = 0;
-  bool is_in_place = false;
+  bool is_in_place = false, is_kept = false;
 };
 
 double median_time(Decoder& decoder, int64_t tokens, int64_t past, const Amount& amount) {
@@ -30,6 +30,7 @@ double median_time(Decoder& decoder, int64_t tokens, int64_t past, const Amount&
     return amount.runs ? taken < *amount.runs : watch.seconds() < amount.seconds;
   };
   while (goes_on()) {
+    decoder.prepare_run();
     const Stopwatch run;
     decoder.run();
     milliseconds.push_back(run.milliseconds());
@@ -61,7 +62,8 @@ Json json_of_lengths(const std::vector<LengthTimes>& times) {
                     {"prompt_tokens_per_second", per_second(each.length, each.prompt_milliseconds)},
                     {"tokens_per_second", per_second(1, each.token_milliseconds)},
                     {"cache_bytes", each.cache_bytes},
-                    {"caches_in_place", each.is_in_place}});
+                    {"caches_in_place", each.is_in_place},
+                    {"caches_kept_by_context", each.is_kept}});
   return json;
 }
 
@@ -79,6 +81,7 @@ void bench_decode(const std::shared_ptr<const Engine>& engine, const BenchDecode
     each.token_milliseconds = median_time(decoder, 1, length, of_time);
     each.cache_bytes = decoder.cache_bytes();
     each.is_in_place = decoder.is_in_place();
+    each.is_kept = decoder.keeps_states();
     times.push_back(each);
   }
   const int threads = thread_count(options.threads);
@@ -91,7 +94,8 @@ void bench_decode(const std::shared_ptr<const Engine>& engine, const BenchDecode
   fmt::print("{:<11} {}\n{:<11} {}, at most {}\n\n{}", "model", printable(source.path), "machine",
              printable(engine->device()), count_text(static_cast<uint64_t>(threads), "thread"),
              table_of_lengths(times));
-  fmt::print("\ncaches      {}\n", times.back().is_in_place
+  fmt::print("\ncaches      {}\n", times.back().is_kept ? "kept by the context"
+                                   : times.back().is_in_place
                                        ? "updated in place"
                                        : "written by each run to memory of their own");
 }

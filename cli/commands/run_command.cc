@@ -72,7 +72,8 @@ int run_engine(const RunFlags& flags) {
   const auto labels =
       flags.labels.empty() ? std::vector<std::string>() : read_class_names(flags.labels);
   const SampleInputs samples =
-      sample_inputs(*engine, flags.inputs, flags.shapes, flags.context_options.profile);
+      sample_inputs(*engine, flags.inputs, flags.shapes, flags.context_options.profile, "--shapes",
+                    StateInputs::kKept);
   const std::vector<Tensor>& inputs = samples.tensors;
   // Before the run: one that fails is worth repeating, too.
   if (!flags.inputs_folder.empty()) {
@@ -86,8 +87,16 @@ int run_engine(const RunFlags& flags) {
   ExecutionContext context(engine, options);
   with_samples(flags.engine, samples, [&] {
     for (size_t i = 0; i < inputs.size(); ++i)
-      if (!samples.is_default[i]) context.set_input(engine->inputs()[i].name, inputs[i].view());
+      if (!samples.is_default[i] && !samples.state_dims[i])
+        context.set_input(engine->inputs()[i].name, inputs[i].view());
   });
+  // So that the results do not depend on the number of runs.
+  const auto begin_states = [&] {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (samples.state_dims[i])
+        context.set_input(engine->inputs()[i].name,
+                          {inputs[i].dtype(), *samples.state_dims[i], {}, nullptr});
+  };
 
   ProgressLine progress(flags.verbose);
   const int warmup = flags.warmup >= 0 ? flags.warmup : flags.iterations > 1 ? 2 : 0;
@@ -99,6 +108,7 @@ int run_engine(const RunFlags& flags) {
       progress.say(fmt::format("run {} of {}", i + warmup + 1, flags.iterations + warmup));
       since_said = {};
     }
+    with_samples(flags.engine, samples, begin_states);
     const Stopwatch watch;
     with_samples(flags.engine, samples, [&] {
       if (flags.profile && i >= 0) {
@@ -113,8 +123,9 @@ int run_engine(const RunFlags& flags) {
   print_remarks(context.run_warnings());
 
   for (size_t i = 0; i < inputs.size(); ++i)
-    fmt::print("input    {}  {}{}\n", tensor_text(engine->inputs()[i].name, inputs[i]),
-               summary_text(inputs[i]), samples.is_default[i] ? ", the default value" : "");
+    fmt::print("input    {}  {}{}{}\n", tensor_text(engine->inputs()[i].name, inputs[i]),
+               summary_text(inputs[i]), samples.is_default[i] ? ", the default value" : "",
+               samples.state_dims[i] ? ", the first value of a state" : "");
   for (const TensorInfo& port : engine->outputs()) {
     const Tensor output = dense_copy(context.output(port.name));
     fmt::print("output   {}  {}\n", tensor_text(port.name, output), summary_text(output));
@@ -136,6 +147,7 @@ int run_engine(const RunFlags& flags) {
   }
   fmt::print("memory   {} beside the weights\n", bytes_text(context.memory_bytes()));
   if (flags.profile) fmt::print("\n{}", profile.text());
+  if (pattern) begin_states();
   if (pattern) observe_run(*engine, context, *pattern, files ? &*files : nullptr);
   return kSuccess;
 }
@@ -150,7 +162,8 @@ constexpr const char* kRunFooter = R"(Examples:
 
 A file is .npy, .pb (an ONNX TensorProto), idx (*-ubyte, *.idx), else raw little-endian numbers.
 Random floats are in [0,1), random integers in the range that the layers accept. Inputs with a
-default value keep it unless they are named. A model.onnx is built in memory, in f32; an initializer
+default value keep it unless they are named. States that the engine keeps begin anew in each run,
+unless they are named: --shapes gives their sizes. A model.onnx is built in memory, in f32; an initializer
 that it lists as an input may be named, too.
 Exit status: 0 ran; 2 wrong arguments, inputs or engine; 3 the model is not supported; 4 the device
 is missing, failed, or has too little memory.)";

@@ -11,6 +11,7 @@ namespace anneal {
 namespace {
 
 constexpr int64_t kTokens = 7;  // different ones, which every vocabulary has
+constexpr int64_t kLeastRoom = 64;
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -69,16 +70,13 @@ TensorView PortMemory::view() { return row_major_view(dtype, dims, bytes.data())
 
 Decoder::Decoder(std::shared_ptr<const Engine> engine, const ContextOptions& options)
     : engine_(std::move(engine)), context_(engine_, options) {
-  for (const TensorInfo& input : engine_->inputs())
-    if (!input.state_output.empty())
-      refuse_argument(fmt::format(
-          "--decode: the engine keeps the state \"{}\" itself: build it without --state",
-          input.name));
   for (size_t i = 0; i < engine_->inputs().size(); ++i) roles_.push_back(role_of(i));
   if (std::ranges::count(roles_, Role::kIds) != 1)
     refuse_argument(
         "--decode: the model needs exactly one input of token ids: integers [batch, tokens]");
-  find_states();
+  keeps_states_ = std::ranges::any_of(
+      engine_->inputs(), [](const TensorInfo& input) { return !input.state_output.empty(); });
+  keeps_states_ ? find_kept_states() : find_states();
   inputs_.resize(engine_->inputs().size());
   outputs_.resize(engine_->outputs().size());
 }
@@ -92,10 +90,40 @@ Decoder::Role Decoder::role_of(size_t input) const {
   if (has_part(name, "logits_to_keep")) return Role::kLogitsToKeep;
   if (name == "use_cache_branch") return Role::kHasPast;
   if (integer && info.dims.rank() == 2) return Role::kIds;
-  if (is_real(info.dtype) && info.dims.rank() >= 2) return Role::kState;
+  if (!info.state_output.empty() || (is_real(info.dtype) && info.dims.rank() >= 2))
+    return Role::kState;
   refuse_argument(
       fmt::format("--decode: input \"{}\" of {} is neither token ids, mask, positions nor a state",
                   info.name, to_string(info.dtype)));
+}
+
+void Decoder::find_kept_states() {
+  for (size_t i = 0; i < roles_.size(); ++i) {
+    if (roles_[i] != Role::kState) continue;
+    const TensorInfo& past = engine_->inputs()[i];
+    if (past.state_output.empty())
+      refuse_argument(fmt::format(
+          "--decode: the engine keeps other states, but not \"{}\": name it in --state at build",
+          past.name));
+    const auto output = std::ranges::find(engine_->outputs(), past.state_output, &TensorInfo::name);
+    add_state(i, static_cast<size_t>(output - engine_->outputs().begin()));
+  }
+}
+
+void Decoder::add_state(size_t input, size_t output) {
+  const TensorInfo &past = engine_->inputs()[input], &present = engine_->outputs()[output];
+  if (present.dtype != past.dtype || present.dims.rank() != past.dims.rank())
+    refuse_argument(fmt::format("--decode: state \"{}\" becomes \"{}\", of another type or rank",
+                                past.name, present.name));
+  State state{.input = input, .output = output};
+  for (int axis = 1; axis < past.dims.rank() && state.row_axis < 0; ++axis)
+    if (past.dims[axis] < 0) state.row_axis = axis;
+  if (state.row_axis >= 0) {
+    const auto axis = static_cast<size_t>(state.row_axis);
+    const std::string& rows = present.dim_names[axis];
+    state.is_buffer = rows.starts_with("max(") || rows == past.dim_names[axis];
+  }
+  states_.push_back(state);
 }
 
 void Decoder::find_states() {
@@ -114,20 +142,8 @@ void Decoder::find_states() {
     const auto named = std::ranges::find_if(presents, [&](size_t output) {
       return place_in_model(engine_->outputs()[output].name) == place_in_model(past.name);
     });
-    State state{.input = i, .output = named == presents.end() ? presents[next] : *named};
+    add_state(i, named == presents.end() ? presents[next] : *named);
     ++next;
-    const TensorInfo& present = engine_->outputs()[state.output];
-    if (present.dtype != past.dtype || present.dims.rank() != past.dims.rank())
-      refuse_argument(fmt::format("--decode: state \"{}\" becomes \"{}\", of another type or rank",
-                                  past.name, present.name));
-    for (int axis = 1; axis < past.dims.rank() && state.row_axis < 0; ++axis)
-      if (past.dims[axis] < 0) state.row_axis = axis;
-    if (state.row_axis >= 0) {
-      const auto axis = static_cast<size_t>(state.row_axis);
-      const std::string& rows = present.dim_names[axis];
-      state.is_buffer = rows.starts_with("max(") || rows == past.dim_names[axis];
-    }
-    states_.push_back(state);
   }
 }
 
@@ -141,7 +157,7 @@ Dims Decoder::dims_of(size_t input, int64_t tokens, int64_t past) const {
   return dims;
 }
 
-void Decoder::bind(int64_t tokens, int64_t past) {
+void Decoder::set_tokens(int64_t tokens, int64_t past) {
   for (size_t i = 0; i < roles_.size(); ++i) {
     if (roles_[i] == Role::kState) continue;
     const TensorInfo& info = engine_->inputs()[i];
@@ -160,6 +176,43 @@ void Decoder::bind(int64_t tokens, int64_t past) {
     });
     context_.set_input(info.name, inputs_[i].view());
   }
+}
+
+// With zeros as the rows of `past` tokens. A buffer has room for later ones.
+void Decoder::begin_states(int64_t past) {
+  for (const State& state : states_) {
+    const TensorInfo& info = engine_->inputs()[state.input];
+    Dims dims = dims_of(state.input, 1, 0);
+    if (state.row_axis >= 0)
+      dims[state.row_axis] = state.is_buffer ? past + tokens_ + kLeastRoom : past;
+    context_.set_input(info.name, {info.dtype, dims, {}, nullptr});
+  }
+  past_now_ = past;
+}
+
+void Decoder::prepare_run() {
+  if (!keeps_states_) return;
+  // A prompt begins anew, and so does a text that has become much longer than it is to be.
+  if (past_ == 0) begin_states(0);
+  if (past_now_ > past_ + std::max(past_ / 8, kLeastRoom)) {
+    begin_states(past_);
+    set_tokens(tokens_, past_now_);
+    context_.run();
+    past_now_ += tokens_;
+  }
+  set_tokens(tokens_, past_now_);
+  past_now_ += tokens_;
+}
+
+void Decoder::bind(int64_t tokens, int64_t past) {
+  tokens_ = tokens, past_ = past;
+  if (keeps_states_) {
+    begin_states(past);
+    prepare_run();
+    context_.run();
+    return;
+  }
+  set_tokens(tokens, past);
   for (const State& state : states_) {
     const TensorInfo& info = engine_->inputs()[state.input];
     Dims dims = dims_of(state.input, 1, 0);
@@ -193,6 +246,12 @@ void Decoder::bind_result(const State& state, int64_t rows, bool in_place) {
 
 uint64_t Decoder::cache_bytes() const {
   uint64_t bytes = 0;
+  if (keeps_states_)
+    for (const State& state : states_) {
+      const TensorInfo& present = engine_->outputs()[state.output];
+      bytes +=
+          static_cast<uint64_t>(count(context_.output_dims(present.name))) * size_of(present.dtype);
+    }
   for (const State& state : states_)
     bytes += std::max(inputs_[state.input].bytes.size(), outputs_[state.output].bytes.size());
   return bytes;

@@ -19,7 +19,8 @@ struct PortMemory {
 
 // It finds inputs of token ids, mask and positions by the names that onnxruntime-genai, optimum and
 // transformers use. States are inputs of floats that are outputs as well: caches [batch, heads,
-// rows, width], with a row for each token, and states of fixed shape. The batch is 1.
+// rows, width], with a row for each token, and states of fixed shape. The batch is 1. States that a
+// context keeps go on from run to run, so each run of a token sees one more than the run before.
 class Decoder {
  public:
   // Fails with kInvalidArgument, naming an input that decoders of this kind do not have.
@@ -28,10 +29,12 @@ class Decoder {
   // Binds memory for runs of `tokens` tokens behind `past` ones, and runs once. A cache that the
   // plan updates in place is bound as input and output, with room for all these tokens.
   void bind(int64_t tokens, int64_t past);
+  void prepare_run();  // before each run(): the next tokens, where the context keeps the states
   void run() { context_.run(); }
   ExecutionContext& context() { return context_; }
   uint64_t cache_bytes() const;  // of bind(), each cache once
   bool is_in_place() const { return in_place_; }
+  bool keeps_states() const { return keeps_states_; }  // the context does
 
  private:
   enum class Role : uint8_t { kIds, kMask, kPositions, kHasPast, kLogitsToKeep, kState };
@@ -42,6 +45,10 @@ class Decoder {
   };
 
   void find_states();
+  void find_kept_states();
+  void add_state(size_t input, size_t output);
+  void set_tokens(int64_t tokens, int64_t past);
+  void begin_states(int64_t past);
   Role role_of(size_t input) const;
   Dims dims_of(size_t input, int64_t tokens, int64_t past) const;
   void bind_result(const State& state, int64_t rows, bool in_place);
@@ -52,6 +59,8 @@ class Decoder {
   std::vector<State> states_;
   std::vector<PortMemory> inputs_, outputs_;
   bool in_place_ = false;
+  bool keeps_states_ = false;                     // the context does
+  int64_t tokens_ = 0, past_ = 0, past_now_ = 0;  // of a run, of bind(), and before the next run
 };
 
 }  // namespace anneal

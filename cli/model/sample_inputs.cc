@@ -10,22 +10,29 @@
 #include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/tensor_files.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/builder/inputs/choose_inputs.h"
 
 namespace anneal {
 namespace {
 
-bool has_default(const TensorInfo& port) { return port.default_value.has_value(); }
+bool is_kept(const TensorInfo& port, StateInputs states) {
+  return states == StateInputs::kKept && !port.state_output.empty();
+}
 
-// Nothing for inputs that keep their default values.
+// Nothing for inputs that keep their default values, and for states that are kept.
 std::vector<std::optional<InputFlag>> flag_per_input(std::span<const TensorInfo> ports,
                                                      const std::vector<std::string>& names,
-                                                     const std::vector<std::string>& texts) {
+                                                     const std::vector<std::string>& texts,
+                                                     StateInputs states) {
   std::vector<std::optional<InputFlag>> found(names.size());
   std::optional<InputFlag> rest;
   std::string only = names.size() == 1 ? names[0] : "";
-  if (std::ranges::count(ports, false, has_default) == 1)
-    only = std::ranges::find(ports, false, has_default)->name;
+  const auto needs_none = [&](const TensorInfo& port) {
+    return port.default_value.has_value() || is_kept(port, states);
+  };
+  if (std::ranges::count(ports, false, needs_none) == 1)
+    only = std::ranges::find(ports, false, needs_none)->name;
   for (const std::string& text : texts) {
     const InputFlag flag = parse_input(text, names, only);
     auto& place = flag.name.empty()
@@ -36,7 +43,7 @@ std::vector<std::optional<InputFlag>> flag_per_input(std::span<const TensorInfo>
     place = flag;
   }
   for (size_t i = 0; i < names.size(); ++i) {
-    if (found[i] || has_default(ports[i])) continue;
+    if (found[i] || needs_none(ports[i])) continue;
     if (!rest)
       fail(ErrorCode::kInvalidArgument,
            fmt::format(
@@ -47,6 +54,20 @@ std::vector<std::optional<InputFlag>> flag_per_input(std::span<const TensorInfo>
     if (rest->seed) *found[i]->seed += i;
   }
   return found;
+}
+
+// The dims of a state that begins: those given, else the least where no other input has the size.
+Dims first_dims(const Engine& engine, const TensorInfo& state, const std::optional<Dims>& given) {
+  if (given) return *given;
+  Dims dims = state.dims;
+  for (int axis = 0; axis < dims.rank(); ++axis) {
+    const std::string& name = state.dim_names[static_cast<size_t>(axis)];
+    const bool follows = std::ranges::any_of(engine.inputs(), [&](const TensorInfo& other) {
+      return other.state_output.empty() && std::ranges::count(other.dim_names, name) > 0;
+    });
+    if (dims[axis] < 0 && !follows) dims[axis] = state.min_dims[axis];
+  }
+  return dims;
 }
 
 }  // namespace
@@ -63,9 +84,10 @@ std::string SampleInputs::context() const {
 }
 
 SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
-                           const std::string& shapes_flag, int profile, std::string_view flag) {
+                           const std::string& shapes_flag, int profile, std::string_view flag,
+                           StateInputs states) {
   const auto names = input_names(engine);
-  const auto flags = flag_per_input(engine.inputs(), names, input_flags);
+  const auto flags = flag_per_input(engine.inputs(), names, input_flags, states);
   const auto shapes = parse_shapes(shapes_flag);
   check_names(shapes, names, flag);
 
@@ -76,6 +98,14 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
     const auto given = shape_for(shapes, names[i], names.size());
     std::optional<Tensor>& tensor = wanted[i].tensor;
     wanted[i].dims = given;
+    inputs.state_dims.emplace_back();
+    const bool begins = !flags[i] && is_kept(port, states);
+    if (begins) inputs.state_dims[i] = given.value_or(Dims::filled(port.dims.rank(), -1));
+    if (begins && (given || !port.default_value)) {
+      wanted[i].dims = first_dims(engine, port, given);
+      inputs.is_default.push_back(false);
+      continue;
+    }
     inputs.is_default.push_back(!flags[i]);
     if (!flags[i]) {
       if (given && *given != port.default_value->dims())
@@ -107,6 +137,10 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
       inputs.guessed += fmt::format("{}\"{}\" of {}", inputs.guessed.empty() ? "" : ", ", names[i],
                                     to_string(chosen.tensors[i].dims()));
   inputs.tensors = std::move(chosen.tensors);
+  for (size_t i = 0; i < names.size(); ++i)
+    if (inputs.state_dims[i] && !inputs.is_default[i])
+      inputs.tensors[i] =
+          allocate_tensor(engine.inputs()[i].dtype, inputs.tensors[i].dims()).tensor;
   inputs.runs_tried = chosen.runs_tried;
   return inputs;
 }

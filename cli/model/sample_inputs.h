@@ -1,5 +1,7 @@
 // The input tensors of `anneal run`, made from --input and --shapes for each input of an engine.
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,12 +11,21 @@
 
 namespace anneal {
 
+// Inputs that are states of a context (TensorInfo::state_output), where no flag names them.
+enum class StateInputs : uint8_t {
+  kGiven,  // like other inputs
+  kKept,   // the context begins them
+};
+
 struct SampleInputs {
   std::vector<Tensor> tensors;        // one per input, in order
   std::string guessed;                // "x" of [1,3,32,32]: inputs with guessed sizes; or ""
   bool is_drawn = false;              // whether any tensor is random
   int runs_tried = 0;                 // in search of accepted inputs
   std::vector<bool> is_default = {};  // one per input: it keeps its default value
+  // One per input that is not named and is a state of the context: the dims to begin it with, -1
+  // for open ones. `tensors` has its first value.
+  std::vector<std::optional<Dims>> state_dims = {};
 
   // Text for errors about random tensors, with the remedy; "" if all come from files.
   std::string context() const;
@@ -27,7 +38,8 @@ struct SampleInputs {
 // shapes, which are the value of `flag`. profile: as in ContextOptions.
 SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>& input_flags,
                            const std::string& shapes_flag, int profile = -1,
-                           std::string_view flag = "--shapes");
+                           std::string_view flag = "--shapes",
+                           StateInputs states = StateInputs::kGiven);
 
 // Runs body. An error about its inputs gets the file's path, and the inputs' context().
 template <class Body>

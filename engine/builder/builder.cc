@@ -302,7 +302,7 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
     }
     Plan plan = emit(of_groups.empty() ? optimized.graph : apart, target.places, weights,
                      {recorded ? &*recorded : static_cast<KernelChooser*>(timers.cpu.get()),
-                      !code_follows, options.without.placement});
+                      !code_follows, options.without.placement, states});
     std::vector<Decision> decisions;
     decisions.reserve(optimized.records.size());
     for (const PassRecord& record : optimized.records)

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
+#include "anneal/engine/builder/appended_ports.h"
 #include "anneal/engine/builder/body_places.h"
 #include "anneal/engine/builder/layout.h"
 #include "anneal/engine/builder/lifetimes.h"
@@ -26,13 +27,15 @@ namespace {
 class LayerEmitter {
  public:
   LayerEmitter(const Graph& graph, std::span<const Place> places, const Layouts& layouts,
-               Plan& plan, SlotTable& slots, StepEmitter& steps, bool copies_parts)
+               Plan& plan, SlotTable& slots, StepEmitter& steps,
+               std::span<const AppendedPorts> appended, bool copies_parts)
       : graph_(graph),
         places_(places),
         layouts_(layouts),
         plan_(plan),
         slots_(slots),
         steps_(steps),
+        appended_(appended),
         copies_parts_(copies_parts) {}
 
   void emit_layers();
@@ -44,6 +47,7 @@ class LayerEmitter {
   void note_fallback(const Layer& layer, const Layouts::OfLayer& choice);
   bool emit_view(LayerId id);
   bool emit_in_place(LayerId id);
+  const AppendedPorts* appended_by(const Layer& layer) const;
   void emit_kernel(const Layer& layer, size_t place, Layout preferred);
   // Of an output of the graph that is written straight to its port.
   std::optional<size_t> port_place(ValueId value) const {
@@ -61,6 +65,7 @@ class LayerEmitter {
   Plan& plan_;
   SlotTable& slots_;
   StepEmitter& steps_;
+  std::span<const AppendedPorts> appended_;
   bool copies_parts_;
   std::optional<Readers> readers_;
   std::vector<std::string> unsupported_;
@@ -94,6 +99,13 @@ bool LayerEmitter::emit_view(LayerId id) {
   return true;
 }
 
+const AppendedPorts* LayerEmitter::appended_by(const Layer& layer) const {
+  for (const AppendedPorts& ports : appended_)
+    if (layer.outputs.size() == 1 && graph_.outputs()[ports.output].value == layer.outputs[0])
+      return &ports;
+  return nullptr;
+}
+
 // Operands that were written into the layer's output are done; the others are copied there.
 bool LayerEmitter::emit_in_place(LayerId id) {
   const Layer& layer = graph_.layer(id);
@@ -106,9 +118,10 @@ bool LayerEmitter::emit_in_place(LayerId id) {
     else
       copied.push_back(i);
   }
-  if (!placed) return false;
+  const AppendedPorts* const appended = appended_by(layer);
+  if (!placed && !appended) return false;
   if (!std::holds_alternative<Concat>(layer.op)) copied.clear();
-  const size_t place = slots_.first_place(layer.inputs[*placed]);
+  const size_t place = placed ? slots_.first_place(layer.inputs[*placed]) : slots_.host();
   const SlotTable::Region whole = slots_.region(layer.outputs[0], place);
   for (const size_t i : copied) {
     const Value& operand = graph_.value(layer.inputs[i]);
@@ -123,6 +136,12 @@ bool LayerEmitter::emit_in_place(LayerId id) {
                     layer.origins);
   }
   slots_.output(layer.outputs[0], place);
+  if (appended) {
+    plan_.appended_ports.push_back(*appended);
+    steps_.note("memory", layer.name,
+                fmt::format("appends rows to the memory of \"{}\" where a context keeps it",
+                            graph_.value(graph_.inputs()[appended->input]).name));
+  }
   return true;
 }
 
@@ -264,7 +283,7 @@ std::vector<const BodyPlaces*> places_of_bodies(const Graph& graph, const Layout
 // outside: of a body, the symbols that are solvable in the outer graph. body: of one that uses
 // several places.
 Plan emit_graph(const Graph& graph, std::span<const Place> places, Emission& emission,
-                std::vector<bool> outside, const BodyPlaces* body = nullptr) {
+                std::vector<bool> outside, bool is_outermost, const BodyPlaces* body = nullptr) {
   const EmitOptions& options = emission.options;
   Plan plan;
   plan.target = places[0].device->target();
@@ -273,18 +292,27 @@ Plan emit_graph(const Graph& graph, std::span<const Place> places, Emission& emi
   SlotTable slots(graph, places, plan, std::move(outside));
   StepEmitter steps(graph, places, plan, slots, options.chooser, emission.kernels);
   slots.add_ports(body);
-  const std::shared_ptr<const Layouts> layouts =
-      body ? body->layouts
-           : std::make_shared<const Layouts>(
-                 choose_layouts_with_bodies(graph, places, slots.solvable()));
-  LayerEmitter layers(graph, places, *layouts, plan, slots, steps, options.copies_parts);
+  const bool may_append = is_outermost && !options.copies_parts;
+  const std::vector<AppendedPorts> appended =
+      may_append ? appended_ports(graph, options.states, places, slots)
+                 : std::vector<AppendedPorts>();
+  std::shared_ptr<const Layouts> layouts;
+  if (body) {
+    layouts = body->layouts;
+  } else {
+    Layouts made = choose_layouts_with_bodies(graph, places, slots.solvable());
+    made.ports = strides_of_appended(graph, appended);
+    slots.lay_out_ports(made.ports);
+    layouts = std::make_shared<const Layouts>(std::move(made));
+  }
+  LayerEmitter layers(graph, places, *layouts, plan, slots, steps, appended, options.copies_parts);
   layers.emit_layers();
   layers.emit_missing_outputs();
   slots.pool_constants(emission.weights);
   const std::vector<const BodyPlaces*> of_bodies = places_of_bodies(graph, *layouts);
   for (size_t i = 0; i < graph.bodies().size(); ++i)
     plan.bodies.push_back(emit_graph(graph.bodies()[i], of_bodies[i] ? places : places.last(1),
-                                     emission, slots.solvable(), of_bodies[i]));
+                                     emission, slots.solvable(), false, of_bodies[i]));
   plan.sizes = std::make_shared<const SizeTable>(graph.sizes());
   check_slot_sizes(plan);
   share_in_place(plan);
@@ -305,7 +333,7 @@ void share_sizes(Plan& plan) {
 Plan emit(const Graph& graph, std::span<const Place> places, WeightPool& weights,
           const EmitOptions& options) {
   Emission emission{weights, options};
-  Plan plan = emit_graph(graph, places, emission, {});
+  Plan plan = emit_graph(graph, places, emission, {}, true);
   share_sizes(plan);
   if (options.makes_code && !emission.kernels.empty())
     plan.code = places[0].device->prepare_code({});

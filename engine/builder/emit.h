@@ -16,7 +16,8 @@ struct EmitOptions {
   KernelChooser* chooser = nullptr;  // null: the order of the kernels' table chooses
   // Whether the plan gets the code of its kernels now: not where their choice follows.
   bool makes_code = true;
-  bool copies_parts = false;  // Concat and Slice are steps that copy
+  bool copies_parts = false;              // Concat and Slice are steps that copy
+  std::span<const PortPair> states = {};  // Plan::states
 };
 // places: preferred first, the last is the CPU. The plan has the code that the first one's kernels
 // launch. Fails with kUnsupported naming every layer that no kernel accepts, and why; as

@@ -254,7 +254,8 @@ std::optional<Shape> strides_between(const Graph& graph, const Layer& layer, Val
 }  // namespace
 
 Shape Layouts::strides_of_value(const Graph& graph, ValueId id) const {
-  if (const auto known = between.find(id); known != between.end()) return known->second;
+  for (const auto* known : {&ports, &between})
+    if (const auto strides = known->find(id); strides != known->end()) return strides->second;
   const auto index = static_cast<size_t>(id);
   return strides_of(graph.value(id).type(),
                     index < of_value.size() ? of_value[index] : Layout::kRowMajor, graph.sizes());

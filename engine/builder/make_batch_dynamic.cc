@@ -177,7 +177,9 @@ Result<Plan> make_batch_dynamic(const Plan& plan, EngineFile& file) {
 
 void decide_batch_split(Plan& plan, EngineFile& file) {
   std::string why;
-  if (fixed_rows(plan) > 0) {
+  if (!plan.appended_ports.empty()) {
+    why = "runs append rows to the memory of its states";
+  } else if (fixed_rows(plan) > 0) {
     Result<Plan> dynamic = make_batch_dynamic(plan, file);
     if (dynamic)
       plan = *std::move(dynamic);

@@ -46,13 +46,14 @@ class Placer {
   Shape strides_of_value(ValueId id) const {
     const auto known = strides_.find(id);
     if (known != strides_.end()) return known->second;
-    return is_port(id) ? row_major_strides(graph_.value(id).type().shape, graph_.sizes())
-                       : question_.layouts.strides_of_value(graph_, id);
+    return is_port(id) && !question_.layouts.ports.contains(id)
+               ? row_major_strides(graph_.value(id).type().shape, graph_.sizes())
+               : question_.layouts.strides_of_value(graph_, id);
   }
   size_t place_of(LayerId id) const {
     return question_.layouts.of_layer[static_cast<size_t>(id)].place;
   }
-  // Written straight to a port, which is row-major.
+  // Written straight to a port, which is row-major but for those of Layouts::ports.
   bool is_port(ValueId id) const {
     const LayerId producer = graph_.value(id).producer;
     return producer != LayerId::kNone && question_.port_place(id) == place_of(producer);

@@ -60,6 +60,17 @@ void SlotTable::add_ports(const BodyPlaces* body) {
   }
 }
 
+void SlotTable::lay_out_ports(const std::unordered_map<ValueId, Shape>& strides) {
+  for (size_t i = 0; i < plan_.inputs.size(); ++i)
+    if (const auto known = strides.find(graph_.inputs()[i]); known != strides.end())
+      plan_.slots[plan_.inputs[i]].strides = known->second;
+  for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+    const ValueId value = graph_.outputs()[i].value;
+    if (const auto known = strides.find(value); known != strides.end() && direct_output(value) == i)
+      plan_.slots[plan_.outputs[i]].strides = known->second;
+  }
+}
+
 void SlotTable::set_layouts(Layouts layouts, ValuePlacement placement) {
   layouts_ = std::move(layouts);
   placement_ = std::move(placement);

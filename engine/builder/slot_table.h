@@ -28,6 +28,8 @@ class SlotTable {
   // directly.
   // body: of one that uses several places; null: all ports are on the last.
   void add_ports(const BodyPlaces* body);
+  // Gives ports other strides. REQUIRES: add_ports(), and no slot was asked for
+  void lay_out_ports(const std::unordered_map<ValueId, Shape>& strides);
   // Where values that are not ports shall lie. REQUIRES: once, before a value's slot is asked for
   void set_layouts(Layouts layouts, ValuePlacement placement);
 

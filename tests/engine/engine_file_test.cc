@@ -138,8 +138,8 @@ INSTANTIATE_TEST_SUITE_P(Nets, EngineFiles,
 
 TEST(EngineFile, AnotherVersionIsRefusedByName) {
   Bytes bytes = save(build_text(kDynamicNet));
-  bytes[8] = std::byte{15};
-  EXPECT_THAT(refusal(bytes), HasSubstr("format version 15, this library reads version 14"));
+  bytes[8] = std::byte{16};
+  EXPECT_THAT(refusal(bytes), HasSubstr("format version 16, this library reads version 15"));
 }
 
 TEST(EngineFile, OtherFilesAreNoEngines) {

@@ -25,6 +25,13 @@ void check_guessed_size(const TensorInfo& port, const Dims& dims) {
                      port.name, to_string(dims), bytes / kLargestGuessedInput));
 }
 
+// Without those that have an open size.
+std::vector<std::optional<Dims>> whole_dims(std::vector<std::optional<Dims>> given) {
+  for (auto& dims : given)
+    if (dims && std::ranges::count(*dims, -1) > 0) dims.reset();
+  return given;
+}
+
 }  // namespace
 
 ChosenInputs choose_inputs(const Engine& engine, std::span<const WantedInput> wanted,
@@ -35,7 +42,8 @@ ChosenInputs choose_inputs(const Engine& engine, std::span<const WantedInput> wa
     trial_inputs.push_back({input.tensor, input.seed});
     given.push_back(input.tensor ? input.tensor->dims() : input.dims);
   }
-  if (!profile) profile = profile_for(engine, given);
+  const std::vector<std::optional<Dims>> whole = whole_dims(given);
+  if (!profile) profile = profile_for(engine, whole);
   if (*profile >= profile_count(engine))
     fail(ErrorCode::kInvalidArgument,
          fmt::format("there is no profile {}: this engine has {}, counted from 0", *profile,
@@ -46,8 +54,8 @@ ChosenInputs choose_inputs(const Engine& engine, std::span<const WantedInput> wa
   const bool is_tried = is_drawn && may_refuse_values(plan);
   InputTrials trials(engine, std::move(trial_inputs));
   std::vector<Dims> dims;
-  if (std::ranges::all_of(given, [](const auto& one) { return one.has_value(); })) {
-    for (const auto& one : given) dims.push_back(*one);
+  if (std::ranges::all_of(whole, [](const auto& one) { return one.has_value(); })) {
+    for (const auto& one : whole) dims.push_back(*one);
     if (is_tried) trials.run(dims);
   } else {
     TrialRun run;
@@ -56,8 +64,8 @@ ChosenInputs choose_inputs(const Engine& engine, std::span<const WantedInput> wa
   }
   ChosenInputs chosen;
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (!given[i]) check_guessed_size(engine.inputs()[i], dims[i]);
-    chosen.is_guessed.push_back(!given[i] && !known(port_shape(plan, plan.inputs[i])));
+    if (!whole[i]) check_guessed_size(engine.inputs()[i], dims[i]);
+    chosen.is_guessed.push_back(!whole[i] && !known(port_shape(plan, plan.inputs[i])));
   }
   chosen.tensors = trials.draw(dims);
   chosen.runs_tried = trials.runs();

@@ -12,7 +12,7 @@ namespace anneal {
 
 struct WantedInput {
   std::optional<Tensor> tensor = {};  // none: numbers are drawn
-  std::optional<Dims> dims = {};      // of drawn numbers; none: chosen
+  std::optional<Dims> dims = {};      // of drawn numbers; none, or those that are -1: chosen
   uint64_t seed = 0;
 };
 

@@ -126,7 +126,8 @@ class InputDims {
       if (!given_[i]) continue;
       const Shape& shape = plan_.slots[plan_.inputs[i]].type.shape;
       for (int axis = 0; axis < std::min(shape.rank(), given_[i]->rank()); ++axis)
-        if (const auto symbol = plan_.sizes->symbol_index(shape[axis]))
+        if (const auto symbol = plan_.sizes->symbol_index(shape[axis]);
+            symbol && (*given_[i])[axis] >= 0)
           values_[*symbol] = (*given_[i])[axis];
     }
     const auto& split = plan_.batch_split;
@@ -162,8 +163,13 @@ class InputDims {
   }
 
   std::vector<Dims> with_given(std::vector<Dims> dims) const {
-    for (size_t i = 0; i < dims.size() && i < given_.size(); ++i)
-      if (given_[i]) dims[i] = *given_[i];
+    for (size_t i = 0; i < dims.size() && i < given_.size(); ++i) {
+      if (!given_[i]) continue;
+      Dims wanted = *given_[i];
+      for (int axis = 0; axis < std::min(wanted.rank(), dims[i].rank()); ++axis)
+        if (wanted[axis] < 0) wanted[axis] = dims[i][axis];
+      dims[i] = wanted;
+    }
     return dims;
   }
 

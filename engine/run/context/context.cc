@@ -540,7 +540,7 @@ TensorView ExecutionContext::output(std::string_view name) const {
     if (!state.run.has_run())
       fail_port(ErrorCode::kInvalidArgument, std::string(name),
                 fmt::format("output \"{}\" has no value yet: call run() first", name));
-    return state.run.output(index);
+    return state.states.output(index);
   });
 }
 

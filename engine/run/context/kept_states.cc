@@ -22,24 +22,48 @@ size_t bytes_of(DataType dtype, const Dims& dims) {
   return static_cast<size_t>(count(dims)) * size_of(dtype);
 }
 
-// Of row-major views.
+// Rows of a buffer for these rows, and for later ones as far as the input takes them.
+int64_t with_room(int64_t rows, int64_t most) {
+  return std::max(rows, std::min(most, rows + std::max(rows / 2, kLeastRoom)));
+}
+
+bool is_no_memory(const Error& error) {
+  return error.code() == ErrorCode::kLimit || error.code() == ErrorCode::kOutOfMemory;
+}
+
+// Of views of one state.
 bool is_same(const std::optional<TensorView>& a, const TensorView& b) {
   return a && a->data == b.data && a->dims == b.dims;
+}
+
+// Row-major, but for the axis of the rows, which is outermost.
+Dims strides_by_rows(const Dims& dims, int rows) {
+  Dims strides = Dims::filled(dims.rank(), 1);
+  int64_t stride = 1;
+  for (int axis = dims.rank() - 1; axis >= 0; --axis) {
+    if (axis == rows) continue;
+    strides[axis] = stride;
+    stride *= dims[axis];
+  }
+  strides[rows] = stride;
+  return strides;
 }
 
 }  // namespace
 
 struct KeptStates::State {
   PortPair ports;
-  size_t device;     // where its memory is, of the engine's devices
-  Dims wanted = {};  // of the initial state; negative: open
+  size_t device;                 // where its memory is, of the engine's devices
+  std::optional<int> rows = {};  // the axis along which the plan appends
+  Dims wanted = {};              // of the initial state; negative: open
   std::unique_ptr<Buffer> now = {}, next = {};
   Dims dims = {};                                             // of what `now` holds
   std::optional<TensorView> set_input = {}, set_output = {};  // as they were set last
   std::optional<Dims> after = {};  // of the output of the run that is bound
   bool is_initial = true, is_given = false, is_in_place = false;
-  bool is_written = false;   // the initial state is in `now`
-  bool takes_larger = true;  // as far as is known
+  std::unique_ptr<Buffer> row_major = {};  // what output() gave
+  bool is_written = false;                 // the initial state is in `now`
+  bool takes_larger = true;                // as far as is known
 };
 
 KeptStates::KeptStates(std::span<const LoadedPlan> plans, const RunResources& resources,
@@ -53,6 +77,9 @@ KeptStates::KeptStates(std::span<const LoadedPlan> plans, const RunResources& re
     state->ports = pair;
     state->device = gpu && !is_used_by_cpu ? 0 : resources.devices.size() - 1;
     state->wanted = Dims::filled(ports[pair.input].dims.rank(), -1);
+    for (const AppendedPorts& appended : plan.appended_ports)
+      if (appended.input == pair.input && appended.output == pair.output)
+        state->rows = static_cast<int>(appended.axis);
     states_.push_back(std::move(state));
   }
 }
@@ -133,14 +160,20 @@ bool KeptStates::is_on_gpu(const State& state) const { return gpu_ && state.devi
 TensorView KeptStates::view_of(const State& state, Buffer* memory, const Dims& dims) const {
   TensorView view = row_major_view(ports_[state.ports.input].dtype, dims, memory->data());
   if (is_on_gpu(state)) view.place = {MemoryKind::kCuda, *gpu_};
+  if (state.rows) view.strides = strides_by_rows(dims, *state.rows);
   return view;
+}
+
+void KeptStates::release(std::unique_ptr<Buffer>& buffer) const {
+  if (!buffer) return;
+  resources_.budget->note_freed();
+  buffer.reset();
 }
 
 void KeptStates::ensure(const State& state, std::unique_ptr<Buffer>& buffer, size_t bytes) const {
   const size_t held = buffer ? buffer->size() : 0;
   if (buffer && held >= bytes) return;
-  if (buffer) resources_.budget->note_freed();
-  buffer.reset();
+  release(buffer);
   // A state that grows by a row for each run is not to be allocated for each.
   const size_t room = held == 0 ? std::max<size_t>(bytes, 1) : std::max(bytes, held + held / 2);
   buffer = resources_.budget->allocate(*resources_.devices[state.device], room);
@@ -157,8 +190,11 @@ void KeptStates::write_initial(State& state) const {
   const size_t bytes = bytes_of(port.dtype, state.dims);
   if (bytes == 0) return;
   std::vector<std::byte> initial(bytes);
-  if (begins_with_default(state))
-    std::memcpy(initial.data(), port.default_value->bytes().data(), bytes);
+  if (begins_with_default(state)) {
+    TensorView to = row_major_view(port.dtype, state.dims, initial.data());
+    if (state.rows) to.strides = strides_by_rows(state.dims, *state.rows);
+    strided_copy(to, kernel_view(*port.default_value));
+  }
   copy(state.now->data(), initial.data(), bytes);
 }
 
@@ -198,14 +234,13 @@ std::optional<KeptStates::Smaller> KeptStates::enlarge(State& state) {
     const int64_t rows = (*after)[axis];
     if (rows <= state.dims[axis]) continue;
     if (state.wanted[axis] <= 0) return std::nullopt;
-    larger[axis] =
-        std::max(rows, std::min(port.max_dims[axis], rows + std::max(rows / 2, kLeastRoom)));
+    larger[axis] = with_room(rows, port.max_dims[axis]);
   }
   std::unique_ptr<Buffer> memory;
   try {
     ensure(state, memory, bytes_of(port.dtype, larger));
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::kLimit && error.code() != ErrorCode::kOutOfMemory) throw;
+    if (!is_no_memory(error)) throw;
     return std::nullopt;  // without room there may be enough memory
   }
   const TensorView to = view_of(state, memory.get(), larger);
@@ -231,6 +266,32 @@ bool KeptStates::takes(std::span<const Smaller> larger) {
   });
 }
 
+// Whether the output is to be the memory of the input, which has room for its rows.
+bool KeptStates::appends(const State& state) const {
+  if (!state.rows || state.is_given || !run_.may_append(state.ports.input, state.ports.output))
+    return false;
+  Dims without = *state.after;
+  without[*state.rows] = state.dims[*state.rows];
+  return without == state.dims &&
+         bytes_of(ports_[state.ports.input].dtype, *state.after) <= state.now->size();
+}
+
+// For the output in memory of its own, and for rows of later runs if there is enough memory.
+void KeptStates::make_room(State& state) const {
+  const TensorInfo& port = ports_[state.ports.input];
+  if (state.rows) {
+    Dims dims = *state.after;
+    int64_t& rows = dims[*state.rows];
+    rows = with_room(rows, port.max_dims[*state.rows]);
+    try {
+      return ensure(state, state.next, bytes_of(port.dtype, dims));
+    } catch (const Error& error) {
+      if (!is_no_memory(error)) throw;
+    }
+  }
+  ensure(state, state.next, bytes_of(port.dtype, *state.after));
+}
+
 // Whether the run is to be bound again.
 bool KeptStates::place_output(State& state) {
   const uint32_t output = state.ports.output;
@@ -244,12 +305,13 @@ bool KeptStates::place_output(State& state) {
     run_.clear_output(output);
     return true;
   }
-  state.is_in_place =
+  const bool is_updated =
       !state.is_given && state.after == state.dims && run_.may_update(state.ports.input, output);
-  if (state.is_in_place)
+  state.is_in_place = is_updated || appends(state);
+  if (is_updated)
     state.is_written = false;
-  else
-    ensure(state, state.next, bytes_of(ports_[state.ports.input].dtype, *state.after));
+  else if (!state.is_in_place)
+    make_room(state);
   const TensorView view =
       view_of(state, state.is_in_place ? state.now.get() : state.next.get(), *state.after);
   if (is_same(state.set_output, view)) return false;
@@ -282,14 +344,31 @@ void KeptStates::take_results() {
     const TensorView result = run_.output(state->ports.output);
     const size_t bytes = bytes_of(result.dtype, result.dims);
     ensure(*state, state->next, bytes);
-    if (bytes != 0) copy(state->next->data(), result.data, bytes);
+    if (bytes == 0) continue;
+    if (state->rows)
+      strided_copy(view_of(*state, state->next.get(), result.dims), result);
+    else
+      copy(state->next->data(), result.data, bytes);
   }
   for (const auto& state : states_) {
     state->is_initial = false;
-    if (state->is_in_place) continue;
     state->dims = state->after ? *state->after : run_.output(state->ports.output).dims;
+    if (state->is_in_place) continue;
     std::swap(state->now, state->next);
+    if (state->rows) release(state->next);  // has no room
   }
+}
+
+TensorView KeptStates::output(size_t output) const {
+  const TensorView result = run_.output(output);
+  for (const auto& state : states_) {
+    if (state->ports.output != output || is_row_major(result)) continue;
+    ensure(*state, state->row_major, bytes_of(result.dtype, result.dims));
+    const TensorView view = row_major_view(result.dtype, result.dims, state->row_major->data());
+    strided_copy(view, result);
+    return view;
+  }
+  return result;
 }
 
 std::string KeptStates::text() const {
@@ -303,7 +382,7 @@ std::string KeptStates::text() const {
 
 void KeptStates::add_to(HeldMemory& held) const {
   for (const auto& state : states_)
-    for (const auto* buffer : {&state->now, &state->next}) {
+    for (const auto* buffer : {&state->now, &state->next, &state->row_major}) {
       if (!*buffer) continue;
       held.ports += (*buffer)->size();
       if (is_on_gpu(*state)) held.gpu_ports += (*buffer)->size();

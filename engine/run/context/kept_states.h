@@ -16,8 +16,9 @@ namespace anneal {
 // A state lies in memory of the context: of the engine's GPU where steps of the CPU do not use it,
 // else of the host. A run reads one buffer and writes another, and they change places after it.
 // There is one buffer where the plan may update its input, and the sizes stay. If the application
-// began the state with spare rows, a full buffer gets more rows. The output of a run is kept also
-// if the application gave the input.
+// began the state with spare rows, a full buffer gets more rows. There is one also where the plan
+// appends rows, for which the buffer has room; a full buffer is copied to one of 1.5 times the
+// rows. The output of a run is kept also if the application gave the input.
 class KeptStates {
  public:
   // ports: of all inputs. gpu: the number of the engine's GPU. All must outlive it.
@@ -40,6 +41,8 @@ class KeptStates {
   void place_inputs();   // before the run is bound. Fails with kLimit and kOutOfMemory
   void place_outputs();  // after that; binds the run again
   void take_results();   // of a run that came to its end
+  // The output as the context gives it: dense and row-major. REQUIRES: run_.has_run()
+  TensorView output(size_t output) const;
   void add_to(HeldMemory& held) const;
   std::string text() const;  // those of earlier runs, with their dims, for people
 
@@ -50,6 +53,7 @@ class KeptStates {
   bool begins_with_default(const State& state) const;
   Dims initial_dims(const State& state) const;
   TensorView view_of(const State& state, Buffer* memory, const Dims& dims) const;
+  void release(std::unique_ptr<Buffer>& buffer) const;
   void ensure(const State& state, std::unique_ptr<Buffer>& buffer, size_t bytes) const;
   void set_input(State& state);
   void copy(std::byte* to, const std::byte* from, size_t bytes) const;
@@ -61,6 +65,8 @@ class KeptStates {
   };
   std::optional<Smaller> enlarge(State& state);
   bool takes(std::span<const Smaller> larger);
+  bool appends(const State& state) const;
+  void make_room(State& state) const;
   bool place_output(State& state);
 
   std::span<const LoadedPlan> plans_;

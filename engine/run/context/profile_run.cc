@@ -114,6 +114,12 @@ bool ProfileRun::may_update(size_t input, size_t output) const {
   return std::ranges::count(plans_[now_].plan->updated_ports, wanted) > 0;
 }
 
+bool ProfileRun::may_append(size_t input, size_t output) const {
+  return std::ranges::any_of(plans_[now_].plan->appended_ports, [&](const AppendedPorts& ports) {
+    return ports.input == input && ports.output == output;
+  });
+}
+
 void ProfileRun::prepare(std::span<const Dims> input_dims) {
   has_run_ = false;
   const size_t chosen = choose(input_dims);

@@ -37,6 +37,8 @@ class ProfileRun {
   size_t profile() const { return now_; }
   // Whether the output may be the memory of the input: Plan::updated_ports.
   bool may_update(size_t input, size_t output) const;
+  // Whether the output may be the memory of the input, with rows behind it: Plan::appended_ports.
+  bool may_append(size_t input, size_t output) const;
   std::optional<Dims> output_dims(size_t index) const {
     return runs_[now_].run->output_dims(index);
   }

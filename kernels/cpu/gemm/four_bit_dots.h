@@ -37,6 +37,14 @@ struct FourBitLayout {
   std::string form() const;  // as packed_constant() wants it
 };
 
+// How far ahead of a group a tile of `panels` panels fetches it, in bytes. At the end of the panels
+// the next ones of the same row follow.
+inline int64_t ahead_of(const FourBitLayout& layout, int64_t group, int panels) {
+  constexpr int64_t kAhead = 2048;
+  const bool is_beyond = group * layout.group_bytes() + kAhead >= layout.panel_bytes();
+  return kAhead + (is_beyond ? (panels - 1) * layout.panel_bytes() : 0);
+}
+
 // Weights to pack: columns of k codes of 4 or 2 bits, from the lowest bits of a byte on; scales and
 // zero points of a column lie factor_stride apart from those of the next one, and those of a group
 // follow each other; a stride of 0: one column for all. zeros may be null: all are the middle, 8
@@ -72,5 +80,6 @@ struct FourBitBlock {
 };
 using FourBitDots = void (*)(const FourBitBlock& block);
 FourBitDots four_bit_dots(Isa isa);
+void four_bit_vnni(const FourBitBlock& block);  // REQUIRES: as vnni_gemm()
 
 }  // namespace anneal::cpu

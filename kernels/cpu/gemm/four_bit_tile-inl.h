@@ -1,0 +1,148 @@
+// The tile of products by weights of 4 bits (four_bit_dots.h), for the vectors of one instruction
+// set. Included in a namespace of the file that is compiled for it. A struct V describes them:
+//
+//   Integer, Float, kLanes  vectors of 32-bit lanes
+//   dot(sum, codes, q)      adds the products of bytes, u8 by s8, to a partial sum
+//   kIsWhole                whether a partial sum has lanes of 32 bits; else whole(sum) makes them
+//   kMostTerms              of k in a partial sum, so that it cannot overflow; a multiple of 16
+//   kTermsOfLoop            of k in one pass of the inner loop: 8 or 16
+// and operations on lanes by their names.
+
+constexpr int kFourBitRows = 4;  // at most, of a tile
+
+// Few rows take several panels, whose sums hide each other's latency.
+template <class V>
+constexpr int four_bit_panels(int rows) {
+  constexpr int kPanelVectors = static_cast<int>(FourBitLayout::kColumns) / V::kLanes;
+  return rows == 1 ? 4 / kPanelVectors : kPanelVectors == 1 || rows == 2 ? 2 : 1;
+}
+
+template <class V>
+HWY_INLINE typename V::Integer four_numbers(const int8_t* q) {
+  int32_t quad;
+  std::memcpy(&quad, q, sizeof quad);
+  return V::set(quad);
+}
+
+template <class V, int kRows, int kPanels>
+void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
+  using Integer = typename V::Integer;
+  using Float = typename V::Float;
+  constexpr int kPanelVectors = static_cast<int>(FourBitLayout::kColumns) / V::kLanes;
+  constexpr int kVectors = kPanels * kPanelVectors;
+  const FourBitLayout& layout = *block.layout;
+  const int64_t groups = layout.groups(), group_bytes = layout.group_bytes();
+  const Integer halves = V::set(0x0F0F0F0F);
+  const std::byte* weights[kPanels];
+#pragma GCC unroll 4
+  for (int i = 0; i < kPanels; ++i) weights[i] = block.panel + (panel + i) * layout.panel_bytes();
+  const int8_t* q = block.rows.q + row * layout.k;
+  const float* const scales = block.rows.scales + row * groups;
+  const int32_t* const q_sums = block.rows.sums + row * groups;
+  Float sums[kRows][kVectors];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = V::set(0.0F);
+  for (int64_t group = 0; group < groups; ++group) {
+    const int64_t ahead = ahead_of(layout, group, kPanels);
+    Integer dots[kRows][kVectors];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const Integer first = V::set(layout.has_zeros ? 0 : -8 * q_sums[r * groups + group]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) dots[r][v] = first;
+    }
+    int64_t at = 0;  // bytes of the panel's group
+    for (int64_t left = layout.group; left > 0; left -= V::kMostTerms) {
+      Integer partial[kRows][kVectors];
+      const int64_t terms = std::min(left, V::kMostTerms);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) partial[r][v] = V::kIsWhole ? dots[r][v] : V::set(0);
+      for (int64_t k = 0; k < terms; k += V::kTermsOfLoop)
+#pragma GCC unroll 2
+        for (int64_t i = 0; i < V::kTermsOfLoop; i += 8, at += 64, q += 8)
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) {
+            const std::byte* from = weights[v / kPanelVectors] + at;
+            if (v % kPanelVectors == 0) __builtin_prefetch(from + ahead);
+            const Integer bytes = V::load_integers(from + v % kPanelVectors * V::kLanes * 4);
+            const Integer low = V::both(bytes, halves), high = V::both(V::shift_4(bytes), halves);
+#pragma GCC unroll 4
+            for (int r = 0; r < kRows; ++r) {
+              const int8_t* const numbers = q + r * layout.k;
+              partial[r][v] = V::dot(partial[r][v], low, four_numbers<V>(numbers));
+              partial[r][v] = V::dot(partial[r][v], high, four_numbers<V>(numbers + 4));
+            }
+          }
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v)
+          dots[r][v] = V::kIsWhole ? partial[r][v] : V::add(dots[r][v], V::whole(partial[r][v]));
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const std::byte* factors = weights[v / kPanelVectors] + layout.scales_at();
+      const int column = v % kPanelVectors * V::kLanes;
+      if (column == 0) __builtin_prefetch(factors + ahead);
+      const Float scale = V::load_floats(factors + column * 4);
+      if (layout.has_zeros) {
+        const Integer zero = V::load_bytes(factors + FourBitLayout::kColumns * 4 + column);
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r)
+          dots[r][v] =
+              V::subtract(dots[r][v], V::multiply(zero, V::set(q_sums[r * groups + group])));
+      }
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r)
+        sums[r][v] =
+            V::multiply_add(V::to_float(dots[r][v]),
+                            V::multiply(scale, V::set(scales[r * groups + group])), sums[r][v]);
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kPanels; ++i) weights[i] += group_bytes;
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      V::store(sums[r][v], block.c + (row + r) * block.c_stride + panel * FourBitLayout::kColumns +
+                               v * V::kLanes);
+}
+
+template <class V, int kRows>
+void four_bit_row(const FourBitBlock& block, int64_t row, int64_t panel, int64_t end) {
+  constexpr int kPanels = four_bit_panels<V>(kRows);
+  for (; panel + kPanels <= end; panel += kPanels)
+    four_bit_tile<V, kRows, kPanels>(block, row, panel);
+  if constexpr (kPanels > 1)
+    for (; panel < end; ++panel) four_bit_tile<V, kRows, 1>(block, row, panel);
+}
+
+template <class V>
+void four_bit_block(const FourBitBlock& block) {
+  constexpr int64_t kPanelsAtOnce = 2;  // which stay in the cache for the tiles of all rows
+  const int64_t heights = ceil_div<int64_t>(block.row_count, kFourBitRows);
+  const int64_t step = heights == 1 ? block.panels : kPanelsAtOnce;
+  for (int64_t panel = 0; panel < block.panels; panel += step)
+    for (int64_t i = 0; i < heights; ++i) {
+      const int64_t row = block.row_count * i / heights;
+      const int64_t end = std::min(panel + step, block.panels);
+      switch (block.row_count * (i + 1) / heights - row) {
+        case 1:
+          four_bit_row<V, 1>(block, row, panel, end);
+          break;
+        case 2:
+          four_bit_row<V, 2>(block, row, panel, end);
+          break;
+        case 3:
+          four_bit_row<V, 3>(block, row, panel, end);
+          break;
+        default:
+          four_bit_row<V, 4>(block, row, panel, end);
+      }
+    }
+}

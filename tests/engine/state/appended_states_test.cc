@@ -1,0 +1,245 @@
+// States to which each run appends rows: the caches of decoders that grow by Concat.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "anneal/engine/run/debug.h"
+#include "anneal/tests/engine/build_and_run.h"
+#include "anneal/tests/error_of.h"
+
+namespace anneal::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using States = std::map<std::string, std::string>;
+using Appended = std::vector<AppendedPorts>;
+
+EngineFile build_with(std::string_view text, const States& states,
+                      std::vector<std::string> targets = {"cpu"}) {
+  GraphBuildOptions options;
+  options.targets = std::move(targets);
+  options.states = states;
+  return build_text(text, options);
+}
+
+// Four heads of queries, two of keys and values, as transformers exports them.
+constexpr std::string_view kDecoder = R"txt(
+size B in 1..8 opt 2
+size P in 0..4096 opt 16
+size N in 1..64 opt 1
+graph decoder(past.key: f32[B,2,P,16], past.value: f32[B,2,P,16], x: f32[B,N,8])
+  const wq: f32[8,64] = random(1)
+  const wk: f32[8,32] = random(2)
+  const wv: f32[8,32] = random(3)
+  q = MatMul(x, wq)
+  k = MatMul(x, wk)
+  v = MatMul(x, wv)
+  q.cut = SizeTensor() elements=[B,N,4,16]
+  k.cut = SizeTensor() elements=[B,N,2,16]
+  q.heads = Reshape(q, q.cut)
+  k.heads = Reshape(k, k.cut)
+  v.heads = Reshape(v, k.cut)
+  q.moved = Transpose(q.heads) permutation=[0,2,1,3]
+  k.moved = Transpose(k.heads) permutation=[0,2,1,3]
+  v.moved = Transpose(v.heads) permutation=[0,2,1,3]
+  present.key = Concat(past.key, k.moved) axis=2
+  present.value = Concat(past.value, v.moved) axis=2
+  one = SizeTensor() elements=[B,2,1,P + N,16]
+  two = SizeTensor() elements=[B,2,2,P + N,16]
+  four = SizeTensor() elements=[B,4,P + N,16]
+  key.one = Reshape(present.key, one)
+  key.two = Expand(key.one, two)
+  key = Reshape(key.two, four)
+  value.one = Reshape(present.value, one)
+  value.two = Expand(value.one, two)
+  value = Reshape(value.two, four)
+  key.columns = Transpose(key) permutation=[0,1,3,2]
+  scores = MatMul(q.moved, key.columns)
+  shares = Softmax(scores) axis=3
+  seen = MatMul(shares, value)
+  return seen, present.key, present.value
+)txt";
+const States kCaches = {{"past.*", "present.*"}};
+
+// Runs of the same engine that is given each state by hand.
+class ByHand {
+ public:
+  ByHand(std::shared_ptr<const Engine> engine, std::vector<Tensor> states)
+      : engine_(std::move(engine)), context_(engine_), states_(std::move(states)) {}
+  std::vector<float> run(const Tensor& x) {
+    std::vector<Tensor> inputs = states_;
+    inputs.push_back(x);
+    const auto outputs = testing::run(context_, *engine_, inputs);
+    for (size_t i = 0; i < states_.size(); ++i) {
+      const std::string& name = engine_->inputs()[i].state_output;
+      states_[i] = Tensor::of<float>(DataType::kF32, context_.output_dims(name), outputs.at(name));
+    }
+    return outputs.at(engine_->outputs()[0].name);
+  }
+  const Tensor& state(size_t index) const { return states_[index]; }
+
+ private:
+  std::shared_ptr<const Engine> engine_;
+  ExecutionContext context_;
+  std::vector<Tensor> states_;
+};
+
+Tensor no_rows(int64_t batch) {
+  return Tensor::of<float>(DataType::kF32, {batch, 2, 0, 16}, std::vector<float>());
+}
+
+std::vector<float> run_with(ExecutionContext& context, const Tensor& x, std::string_view output) {
+  context.set_input("x", x.view());
+  context.run();
+  return elements(context.output(output));
+}
+
+TEST(AppendedStates, StayWhereTheyAre) {
+  const EngineFile file = build_with(kDecoder, kCaches);
+  EXPECT_THAT(file.plans[0].appended_ports,
+              ElementsAre(AppendedPorts{0, 1, 2}, AppendedPorts{1, 2, 2}));
+  const auto engine = engine_of(file);
+  ExecutionContext context(engine);
+  ByHand hand(engine, {no_rows(2), no_rows(2)});
+  std::vector<const void*> places;  // of the keys, by run
+  observe(context, [&](const Observation& seen) {
+    if (seen.name == "present.key/copy of past.key") places.push_back(seen.value.data);
+  });
+  constexpr int kRuns = 300;
+  for (int i = 0; i < kRuns; ++i) {
+    const int64_t rows = i == 0 ? 7 : i % 50 == 49 ? 3 : 1;
+    const Tensor x = random_f32({2, rows, 8}, static_cast<uint32_t>(i));
+    ASSERT_EQ(run_with(context, x, "seen"), hand.run(x)) << i;
+  }
+  EXPECT_EQ(elements(context.output("present.key")), elements(hand.state(0).view()));
+  EXPECT_EQ(elements(context.output("present.value")), elements(hand.state(1).view()));
+  ASSERT_EQ(places.size(), kRuns);
+  int moves = 0;
+  for (size_t i = 1; i < places.size(); ++i) moves += places[i] != places[i - 1] ? 1 : 0;
+  EXPECT_LE(moves, 4);  // 7 rows, then room for 71, 142 and 213 and more
+}
+
+TEST(AppendedStates, HaveNoCopyForTheAttention) {
+  const EngineFile file = build_with(kDecoder, kCaches);
+  for (const Step& step : file.plans[0].steps) {
+    if (step.kernel != "cpu.reshape.copy" && step.kernel != "cpu.pointwise.copy") continue;
+    EXPECT_THAT(step.name, ::testing::AnyOf(HasSubstr("copy of past"), HasSubstr("x")));
+  }
+}
+
+TEST(AppendedStates, OutputsAreRowMajor) {
+  ExecutionContext context(engine_of(build_with(kDecoder, kCaches)));
+  run_with(context, random_f32({2, 5, 8}, 1), "seen");
+  const TensorView key = context.output("present.key");
+  EXPECT_EQ(key.dims, (Dims{2, 2, 5, 16}));
+  EXPECT_EQ(key.strides, (Dims{160, 80, 16, 1}));
+}
+
+TEST(AppendedStates, BeginWithDefaultsAndGivenSizes) {
+  constexpr std::string_view kText = R"txt(
+size P in 0..64 opt 3
+graph cache(past: f32[2,P,1] = f32[2,3,1]{1,2,3,4,5,6}, x: f32[2,1,1])
+  present = Concat(past, x) axis=1
+  most = Reduce(present, i64{1,2}) kind=sum keepdims=false
+  return most, present
+)txt";
+  const EngineFile file = build_with(kText, {{"past", "present"}});
+  EXPECT_THAT(file.plans[0].appended_ports, ElementsAre(AppendedPorts{0, 1, 1}));
+  ExecutionContext context(engine_of(file));
+  const Tensor x = Tensor::of<float>(DataType::kF32, {2, 1, 1}, std::vector<float>{10, 20});
+  EXPECT_THAT(run_with(context, x, "present"), ElementsAre(1, 2, 3, 10, 4, 5, 6, 20));
+  EXPECT_THAT(run_with(context, x, "present"), ElementsAre(1, 2, 3, 10, 10, 4, 5, 6, 20, 20));
+  context.set_input("past", {DataType::kF32, {2, 1, 1}, {}, nullptr});
+  EXPECT_THAT(run_with(context, x, "present"), ElementsAre(0, 10, 0, 20));
+  const Tensor given = Tensor::of<float>(DataType::kF32, {2, 1, 1}, std::vector<float>{7, 8});
+  context.set_input("past", given.view());
+  EXPECT_THAT(run_with(context, x, "present"), ElementsAre(7, 10, 8, 20));
+  EXPECT_THAT(run_with(context, x, "most"), ElementsAre(17, 28));
+  context.set_input("past", {});
+  EXPECT_THAT(run_with(context, x, "present"), ElementsAre(7, 10, 10, 8, 20, 20));
+  EXPECT_THAT(run_with(context, x, "present"), ElementsAre(7, 10, 10, 10, 8, 20, 20, 20));
+  EXPECT_THAT(elements(given.view()), ElementsAre(7, 8));
+}
+
+TEST(AppendedStates, OutlastARunThatFails) {
+  constexpr std::string_view kText = R"txt(
+size P in 0..64 opt 3
+graph cache(past: f32[2,P,1], x: f32[2,1,1], i: i64[1])
+  present = Concat(past, x) axis=1
+  one = Gather(present, i) axis=1
+  return one, present
+)txt";
+  ExecutionContext context(engine_of(build_with(kText, {{"past", "present"}})));
+  const Tensor x = Tensor::of<float>(DataType::kF32, {2, 1, 1}, std::vector<float>{10, 20});
+  const Tensor first = tensor_i64({0}), beyond = tensor_i64({9});
+  context.set_input("i", first.view());
+  run_with(context, x, "one");
+  context.set_input("i", beyond.view());
+  EXPECT_THAT(error_of([&] { context.run(); }), HasSubstr("9"));
+  context.set_input("i", first.view());
+  EXPECT_THAT(run_with(context, x, "present"), ElementsAre(10, 10, 20, 20));
+}
+
+TEST(AppendedStates, TakeWhatALimitLeaves) {
+  const auto engine = engine_of(build_with(kDecoder, kCaches));
+  const Tensor prompt = random_f32({1, 40, 8}, 1), one = random_f32({1, 1, 8}, 2);
+  ByHand hand(engine, {no_rows(1), no_rows(1)});
+  hand.run(prompt);
+  // Both caches of 40 rows have 10,240 bytes, and 26,624 with room for later rows.
+  ExecutionContext context(engine, {.max_memory = 120'000, .prewarm_profiles = false});
+  run_with(context, prompt, "seen");
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(run_with(context, one, "seen"), hand.run(one));
+}
+
+TEST(AppendedStates, AreNoOthers) {
+  const auto appended = [](std::string_view text) {
+    return build_with(text, {{"past", "present"}}).plans[0].appended_ports;
+  };
+  EXPECT_THAT(appended(R"txt(
+size P in 0..64 opt 3
+graph before(past: f32[2,P], x: f32[2,1])
+  present = Concat(x, past) axis=1
+  return present
+)txt"),
+              IsEmpty());
+  EXPECT_THAT(appended(R"txt(
+size P in 0..64 opt 3
+graph twice(past: f32[2,P], x: f32[2,1])
+  present = Concat(past, x, past) axis=1
+  return present
+)txt"),
+              IsEmpty());
+  EXPECT_THAT(appended(R"txt(
+size P in 0..64 opt 3
+graph scaled(past: f32[2,P], x: f32[2,1])
+  both = Concat(past, x) axis=1
+  present = Pointwise(both) program="(f32)->(f32) mul($0,2f32)"
+  return present
+)txt"),
+              IsEmpty());
+  EXPECT_THAT(build_text(kDecoder).plans[0].appended_ports, IsEmpty());
+  // The ports of a GPU's plan are row-major.
+  EXPECT_THAT(build_with(kDecoder, kCaches, {"emulated"}).plans[0].appended_ports, IsEmpty());
+}
+
+TEST(AppendedStates, OfDamagedPlansAreRefused) {
+  const auto refusal = [](const AppendedPorts& ports) {
+    EngineFile file = build_with(kDecoder, kCaches);
+    file.plans[0].appended_ports[0] = ports;
+    return error_of([&] { engine_of(file); });
+  };
+  EXPECT_THAT(refusal({9, 1, 2}), HasSubstr("it or the output does not exist"));
+  EXPECT_THAT(refusal({0, 9, 2}), HasSubstr("it or the output does not exist"));
+  EXPECT_THAT(refusal({0, 1, 9}), HasSubstr("is not the input \"past.key\" with rows behind it"));
+  EXPECT_THAT(refusal({0, 1, 1}), HasSubstr("is not the input \"past.key\" with rows behind it"));
+  EXPECT_THAT(refusal({2, 1, 2}), HasSubstr("is not the input \"x\" with rows behind it"));
+}
+
+}  // namespace
+}  // namespace anneal::testing
