@@ -58,6 +58,7 @@ class Placer {
     const LayerId producer = graph_.value(id).producer;
     return producer != LayerId::kNone && question_.port_place(id) == place_of(producer);
   }
+  bool is_appended_port(ValueId id) const { return question_.layouts.ports.contains(id); }
   int depth_of(ValueId id) const {
     const auto known = depth_.find(id);
     return known == depth_.end() ? 0 : known->second;
@@ -174,6 +175,8 @@ class Placer {
       return note(layer, "its operands have sizes that depend on values", true);
     bool all = true;
     for (size_t i = 0; i < layer.inputs.size(); ++i) {
+      // What a state appends to lies there already.
+      if (is_appended_port(layer.inputs[i]) && is_appended_port(whole)) continue;
       const std::string why_not = try_place(id, i, WriterRequirement::kAnyKernel);
       const bool placed = why_not.empty();
       const std::string& operand = graph_.value(layer.inputs[i]).name;

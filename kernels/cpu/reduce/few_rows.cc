@@ -15,6 +15,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using Vector = hn::Vec<D>;
 constexpr int64_t kLanes = HWY_LANES(float);
+// Rows of a cache may lie far apart, where the CPU does not foresee the next one.
+constexpr int64_t kKeysAhead = 16;
 
 // Two keys at a time, so that sums hide each other's latency.
 template <int kRows>
@@ -27,6 +29,8 @@ void scores_of(const float* k, int64_t stride, int64_t keys, int64_t depth,
 #pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) sums[row][0] = sums[row][1] = hn::Zero(D());
     for (int64_t i = 0; i < depth; i += kLanes) {
+      __builtin_prefetch(k + kKeysAhead * stride + i);
+      __builtin_prefetch(second + kKeysAhead * stride + i);
       const Vector a = hn::LoadU(D(), k + i), b = hn::LoadU(D(), second + i);
 #pragma GCC unroll 4
       for (int row = 0; row < kRows; ++row) {
@@ -56,7 +60,10 @@ void sums_of(const float* v, int64_t stride, int64_t keys, const float* weights,
   for (int64_t key = 0; key < keys; ++key, v += stride) {
     Vector columns[kVectors];
 #pragma GCC unroll 4
-    for (int i = 0; i < kVectors; ++i) columns[i] = hn::LoadU(D(), v + i * kLanes);
+    for (int i = 0; i < kVectors; ++i) {
+      __builtin_prefetch(v + kKeysAhead * stride + i * kLanes);
+      columns[i] = hn::LoadU(D(), v + i * kLanes);
+    }
 #pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) {
       const Vector weight = hn::Set(D(), weights[row * pitch + key]);
