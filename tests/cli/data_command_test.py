@@ -13,6 +13,10 @@ import command_case
 from command_case import ABS, ANNEAL, field, model, node, npy, tensor, value_info
 
 
+# An attribute of a node: axis = 0.
+ON_AXIS_0 = field(5, field(1, "axis") + field(3, 0) + field(20, 2))
+
+
 class DataCommand(command_case.Command):
     # --- run
 
@@ -38,6 +42,22 @@ class DataCommand(command_case.Command):
         self.anneal("compare", "open.engine", "m.engine", "-i", "x=random", "-i", "w=w.npy", status=2,
                     says="build B with --default-inputs w")
         self.anneal("bench", "m.onnx", "-i", "x=random", "-i", "w=random", "--iterations", 1, "--warmup", 0, out="w: f32[3]")
+
+    def test_states_begin_anew_in_each_run(self):
+        summed = model([node("Add", ["h", "x"], ["next"], "add"), node("Concat", ["past", "x"], ["present"], "grow") + ON_AXIS_0],
+                       [value_info("h", ["N", 2]), value_info("past", ["P", 2]), value_info("x", ["N", 2])],
+                       [value_info("next", ["N", 2]), value_info("present", ["R", 2])])
+        self.write("m.onnx", summed)
+        self.anneal("build", "m.onnx", "-o", "m.engine", "--state", "h=next", "--state", "past=present")
+        self.write("x.npy", npy([2, 2], [1, 2, 3, 4]))
+        for more in ([], ["--iterations", 3], ["--iterations", 2, "--profile"]):
+            self.anneal("run", "m.engine", "-i", "x.npy", *more,
+                        out=["h: f32[2,2]  min 0  max 0  mean 0  [0, 0, 0, 0], the first value of a state", "past: f32[0,2]  no elements, the first",
+                             "next: f32[2,2]  min 1  max 4  mean 2.5  [1, 2, 3, 4]\n", "present: f32[2,2]  min 1  max 4"])
+        self.anneal("run", "m.engine", "-i", "x.npy", "--shapes", "past:1x2", out=["past: f32[1,2]", "present: f32[3,2]  min 0"])
+        self.anneal("run", "m.engine", "-i", "x=x.npy", "-i", "h=x.npy", out=["next: f32[2,2]  min 2  max 8", "past: f32[0,2]  no elements, the first"])
+        self.anneal("run", "m.engine", "-i", "random", "--shapes", "x:3x2", out=["h: f32[3,2]  min 0  max 0", "present: f32[3,2]"])
+        self.anneal("run", "m.engine", "-i", "x.npy", "--shapes", "h:3x2", status=2, says="N is")
 
     # --- eval
 
