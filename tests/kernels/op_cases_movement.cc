@@ -125,6 +125,12 @@ std::vector<OpCase> movement_op_cases() {
       {"scatter_elements_min_i64",
        ScatterElements{0, kMin},
        {"i64[5,9]", "i32[9,9]=-5..4", "i64[9,9]"}},
+      // One index for each row, as caches are written.
+      {"scatter_elements_rows",
+       ScatterElements{1},
+       {"f32[2,23,5]",
+        "i64[2,3,5]={0,0,0,0,0,7,7,7,7,7,-1,-1,-1,-1,-1,7,7,7,7,7,7,7,7,7,7,2,2,3,2,2}",
+        "f32[2,3,5]"}},
       {"scatter_elements_bool", ScatterElements{0}, {"bool[9]", "i64[23]=-9..8", "bool[23]"}},
       {"scatter_nd_cells_add_i8", ScatterND{kAdd}, {"i8[5,7,3]", "i64[2,9,2]=-5..4", "i8[2,9,3]"}},
       {"scatter_nd_mul_f16", ScatterND{kMul}, {"f16[5,7]", "i64[9,2]=-5..4", "f16[9]"}},

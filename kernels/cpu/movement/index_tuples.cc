@@ -1,5 +1,6 @@
 // Gathers and scatters by tuples of indices: "cpu.gather_nd.copy", "cpu.scatter_nd.copy". Each
 // tuple names a slice of x or y, which is copied by a plan made once, or is a single element.
+// "cpu.scatter_elements.copy" has an index for each element, and copies runs with one index whole.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -13,6 +14,29 @@
 
 namespace anneal::cpu {
 namespace {
+
+// From the front of an axis of `size` elements.
+int64_t place_of_index(int64_t index, int64_t size) {
+  if (index < -size || index >= size)
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("index {} is out of range for {} elements", index, size));
+  return index < 0 ? index + size : index;
+}
+
+// f(T()) for an unsigned integer T of the size.
+template <class F>
+void visit_size(size_t size, const F& f) {
+  switch (size) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
+}
 
 // How the tuples of one tensor of indices name slices of another tensor.
 struct Tuples {
@@ -32,14 +56,8 @@ struct Tuples {
 
   int64_t offset(const TensorView& indices, int64_t at) const {
     int64_t offset = 0;
-    for (int i = 0; i < sizes.rank(); ++i, at += step) {
-      int64_t index = load_integer(indices, at);
-      if (index < -sizes[i] || index >= sizes[i])
-        fail(ErrorCode::kInvalidArgument,
-             fmt::format("index {} is out of range for {} elements", index, sizes[i]));
-      if (index < 0) index += sizes[i];
-      offset += index * strides[i];
-    }
+    for (int i = 0; i < sizes.rank(); ++i, at += step)
+      offset += place_of_index(load_integer(indices, at), sizes[i]) * strides[i];
     return offset;
   }
 
@@ -79,16 +97,7 @@ void copy_slices(const PreparedTuples& p, const TensorView& indices, int64_t siz
   };
   if (p.slice.elements() > 1)
     return each([&](const std::byte* a, std::byte* b) { p.slice.run(a, b); });
-  switch (size) {
-    case 1:
-      return single(uint8_t{});
-    case 2:
-      return single(uint16_t{});
-    case 4:
-      return single(uint32_t{});
-    default:
-      return single(uint64_t{});
-  }
+  visit_size(static_cast<size_t>(size), single);
 }
 
 class GatherTuples final : public Kernel {
@@ -155,6 +164,72 @@ class ScatterTuples final : public Kernel {
   }
 };
 
+struct PreparedElements final : PreparedKernel {
+  CopyPlan whole;        // x to y
+  Walk<3> walk{{}, {}};  // over updates: offsets in the indices, the updates and y
+  int64_t parts = 1;     // that write different elements: those at different places before the axis
+};
+
+// The updates [begin, end), in their order.
+template <class Index, class T>
+void scatter_updates(const PreparedElements& p, const LaunchArgs& args, int axis, int64_t begin,
+                     int64_t end) {
+  const TensorView &indices = args.inputs[1], &updates = args.inputs[2], &y = args.outputs[0];
+  const int64_t index_step = p.walk.step(0), update_step = p.walk.step(1), y_step = p.walk.step(2);
+  p.walk.for_runs(begin, end, [&](const auto& at, int64_t length) {
+    const auto* index = indices.as<const Index>() + at[0];
+    const T* from = updates.as<const T>() + at[1];
+    T* const to = y.as<T>() + at[2];
+    const auto place = [&](int64_t i) {
+      return place_of_index(i, y.dims[axis]) * y.strides[axis];
+    };
+    bool is_one = update_step == 1 && y_step == 1;
+    for (int64_t i = 1; is_one && i < length; ++i) is_one = index[i * index_step] == index[0];
+    if (is_one) {
+      std::memcpy(to + place(*index), from, static_cast<size_t>(length) * sizeof(T));
+      return;
+    }
+    for (int64_t i = 0; i < length; ++i, index += index_step, from += update_step)
+      to[i * y_step + place(*index)] = *from;
+  });
+}
+
+// Of several updates of one element the last one stays.
+class ScatterElementwise final : public Kernel {
+ public:
+  explicit ScatterElementwise(const ScatterElements& op) : axis_(static_cast<int>(op.axis)) {}
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
+    auto made = std::make_unique<PreparedElements>();
+    const TensorView &x = inputs[0], &indices = inputs[1], &updates = inputs[2], &y = outputs[0];
+    made->whole = CopyPlan(size_of(x.dtype), y.dims, x.strides, y.strides);
+    Dims others = y.strides;
+    others[axis_] = 0;
+    made->walk = Walk<3>(indices.dims, {indices.strides, updates.strides, others});
+    made->parts = count(part(indices.dims, 0, axis_));
+    return made;
+  }
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedElements&>(*args.prepared);
+    const TensorView &indices = args.inputs[1], &y = args.outputs[0];
+    if (p.whole.elements() > 0 && args.inputs[0].data != y.data)
+      p.whole.run(args.inputs[0].data, y.data, args.team);
+    if (p.walk.count() == 0) return;
+    const int64_t of_part = p.walk.count() / p.parts;
+    const auto scatter = [&]<class T>(T) {
+      const auto run = indices.dtype == DataType::kI64 ? scatter_updates<int64_t, T>
+                                                       : scatter_updates<int32_t, T>;
+      args.team.for_ranges(p.parts, 1 + kGrain / of_part, [&](int64_t begin, int64_t end) {
+        run(p, args, axis_, begin * of_part, end * of_part);
+      });
+    };
+    visit_size(size_of(y.dtype), scatter);
+  }
+
+ private:
+  int axis_;
+};
+
 std::string why_not(const Request& request) {
   if (!request.epilogues.empty() && !request.epilogues[0].empty()) return "an epilogue";
   if (request.inputs[0].type.dtype == DataType::kString) return "strings";
@@ -166,6 +241,12 @@ KernelResult make_gather_nd(const GatherND& op, const Request& request) {
   return std::make_unique<GatherTuples>(op);
 }
 
+KernelResult make_scatter_elements(const ScatterElements& op, const Request& request) {
+  if (op.reduction != ScatterReduction::kNone) return refuse("a reduction");
+  if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
+  return std::make_unique<ScatterElementwise>(op);
+}
+
 KernelResult make_scatter(const ScatterND& op, const Request& request) {
   if (op.reduction != ScatterReduction::kNone) return refuse("a reduction");
   if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
@@ -175,6 +256,7 @@ KernelResult make_scatter(const ScatterND& op, const Request& request) {
 constexpr KernelEntry kIndexTuplesEntries[] = {
     entry<GatherND, make_gather_nd>("cpu.gather_nd.copy"),
     entry<ScatterND, make_scatter>("cpu.scatter_nd.copy"),
+    entry<ScatterElements, make_scatter_elements>("cpu.scatter_elements.copy"),
 };
 
 }  // namespace
