@@ -10,6 +10,8 @@
 // The prefetch distance in the panels, which are consecutive: with AVX-512 some 500 cycles of work,
 // as long as a line takes from memory. The processor itself does not fetch beyond a page of 4 KiB.
 constexpr int64_t kPrefetchBytes = 8192;
+// The same in each of several panels side by side.
+constexpr int64_t kPrefetchBeside = 2048;
 
 // Vector v of a panel's row. With 4 bits the columns of the second half of the row lie in the high
 // halves of the bytes of the first.
@@ -80,11 +82,17 @@ void gemm_tile(const GemmBlock& block, const TilePlace<typename Dot::Number>& ti
     }
     for (int64_t lane = block.lanes; lane > 0; --lane) {
       typename Dot::Vector columns[kVectors];
-      // A few rows wait for nothing but memory, and several streams hide that themselves.
       if constexpr (kPanels == 1) {
 #pragma GCC unroll 8
         for (int at = 0; at < kRowBytes; at += 64) __builtin_prefetch(b + at + kPrefetchBytes);
         b += kRowBytes;
+      } else if (constexpr int kRowsOfLine = kRowBytes < 64 ? 64 / kRowBytes : 1;
+                 lane % kRowsOfLine == 0) {
+#pragma GCC unroll 8
+        for (int i = 0; i < kPanels; ++i)
+#pragma GCC unroll 8
+          for (int at = 0; at < kRowBytes; at += 64)
+            __builtin_prefetch(panels[i] + at + kPrefetchBeside);
       }
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v)
