@@ -37,8 +37,8 @@ struct FourBitLayout {
   std::string form() const;  // as packed_constant() wants it
 };
 
-// How far ahead of a group a tile of `panels` panels fetches it, in bytes. At the end of the panels
-// the next ones of the same row follow.
+// The prefetch distance of a tile of `panels` panels, in bytes. The end of its panels fetches the
+// beginning of the next tile's.
 inline int64_t ahead_of(const FourBitLayout& layout, int64_t group, int panels) {
   constexpr int64_t kAhead = 2048;
   const bool is_beyond = group * layout.group_bytes() + kAhead >= layout.panel_bytes();

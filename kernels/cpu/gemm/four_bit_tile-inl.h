@@ -80,8 +80,12 @@ void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
 #pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v)
-          dots[r][v] = V::kIsWhole ? partial[r][v] : V::add(dots[r][v], V::whole(partial[r][v]));
+        for (int v = 0; v < kVectors; ++v) {
+          if constexpr (V::kIsWhole)
+            dots[r][v] = partial[r][v];
+          else
+            dots[r][v] = V::add(dots[r][v], V::whole(partial[r][v]));
+        }
     }
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {

@@ -20,7 +20,6 @@ struct Quads {
   static HWY_INLINE Integer dot(Integer sum, Integer codes, Integer q) {
     return _mm512_dpbusd_epi32(sum, codes, q);
   }
-  static HWY_INLINE Integer whole(Integer sum) { return sum; }
   static HWY_INLINE Integer set(int32_t x) { return _mm512_set1_epi32(x); }
   static HWY_INLINE Float set(float x) { return _mm512_set1_ps(x); }
   static HWY_INLINE Integer load_integers(const std::byte* p) { return _mm512_loadu_si512(p); }
@@ -31,7 +30,6 @@ struct Quads {
   static HWY_INLINE void store(Float x, float* p) { _mm512_storeu_ps(p, x); }
   static HWY_INLINE Integer both(Integer a, Integer b) { return _mm512_and_si512(a, b); }
   static HWY_INLINE Integer shift_4(Integer a) { return _mm512_srli_epi32(a, 4); }
-  static HWY_INLINE Integer add(Integer a, Integer b) { return _mm512_add_epi32(a, b); }
   static HWY_INLINE Integer subtract(Integer a, Integer b) { return _mm512_sub_epi32(a, b); }
   static HWY_INLINE Integer multiply(Integer a, Integer b) { return _mm512_mullo_epi32(a, b); }
   static HWY_INLINE Float multiply(Float a, Float b) { return _mm512_mul_ps(a, b); }
