@@ -10,8 +10,9 @@
 namespace anneal {
 namespace {
 
-constexpr int64_t kTokens = 7;  // different ones, which every vocabulary has
-constexpr int64_t kLeastRoom = 64;
+constexpr int64_t kTokens = 7;         // different ones, which every vocabulary has
+constexpr int64_t kSpareRows = 32;     // of a buffer that the context keeps
+constexpr int64_t kMostRowsMore = 16;  // than the length that is measured
 
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -184,7 +185,7 @@ void Decoder::begin_states(int64_t past) {
     const TensorInfo& info = engine_->inputs()[state.input];
     Dims dims = dims_of(state.input, 1, 0);
     if (state.row_axis >= 0)
-      dims[state.row_axis] = state.is_buffer ? past + tokens_ + kLeastRoom : past;
+      dims[state.row_axis] = state.is_buffer ? past + tokens_ + kSpareRows : past;
     context_.set_input(info.name, {info.dtype, dims, {}, nullptr});
   }
   past_now_ = past;
@@ -192,9 +193,8 @@ void Decoder::begin_states(int64_t past) {
 
 void Decoder::prepare_run() {
   if (!keeps_states_) return;
-  // A prompt begins anew, and so does a text that has become much longer than it is to be.
-  if (past_ == 0) begin_states(0);
-  if (past_now_ > past_ + std::max(past_ / 8, kLeastRoom)) {
+  if (past_ == 0) begin_states(0);  // a prompt
+  if (past_now_ > past_ + std::clamp<int64_t>(past_ / 16, 1, kMostRowsMore)) {
     begin_states(past_);
     set_tokens(tokens_, past_now_);
     context_.run();
@@ -246,14 +246,12 @@ void Decoder::bind_result(const State& state, int64_t rows, bool in_place) {
 
 uint64_t Decoder::cache_bytes() const {
   uint64_t bytes = 0;
-  if (keeps_states_)
-    for (const State& state : states_) {
-      const TensorInfo& present = engine_->outputs()[state.output];
-      bytes +=
-          static_cast<uint64_t>(count(context_.output_dims(present.name))) * size_of(present.dtype);
-    }
-  for (const State& state : states_)
-    bytes += std::max(inputs_[state.input].bytes.size(), outputs_[state.output].bytes.size());
+  for (const State& state : states_) {
+    const TensorInfo& present = engine_->outputs()[state.output];
+    const Dims dims = keeps_states_ ? context_.output_dims(present.name) : Dims{0};
+    bytes += std::max({static_cast<size_t>(count(dims)) * size_of(present.dtype),
+                       inputs_[state.input].bytes.size(), outputs_[state.output].bytes.size()});
+  }
   return bytes;
 }
 

@@ -19,8 +19,8 @@ struct PortMemory {
 
 // It finds inputs of token ids, mask and positions by the names that onnxruntime-genai, optimum and
 // transformers use. States are inputs of floats that are outputs as well: caches [batch, heads,
-// rows, width], with a row for each token, and states of fixed shape. The batch is 1. States that a
-// context keeps go on from run to run, so each run of a token sees one more than the run before.
+// rows, width], with a row for each token, and states of fixed shape. The batch is 1. An engine may
+// also name its states, which the context keeps: then each run of a token sees one row more.
 class Decoder {
  public:
   // Fails with kInvalidArgument, naming an input that decoders of this kind do not have.

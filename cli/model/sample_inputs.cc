@@ -57,14 +57,16 @@ std::vector<std::optional<InputFlag>> flag_per_input(std::span<const TensorInfo>
 }
 
 // The dims of a state that begins: those given, else the least where no other input has the size.
-Dims first_dims(const Engine& engine, const TensorInfo& state, const std::optional<Dims>& given) {
+// has_dims: by input, whether it is more than a state without dims of its own.
+Dims first_dims(const Engine& engine, const TensorInfo& state, const std::optional<Dims>& given,
+                const std::vector<bool>& has_dims) {
   if (given) return *given;
   Dims dims = state.dims;
   for (int axis = 0; axis < dims.rank(); ++axis) {
     const std::string& name = state.dim_names[static_cast<size_t>(axis)];
-    const bool follows = std::ranges::any_of(engine.inputs(), [&](const TensorInfo& other) {
-      return other.state_output.empty() && std::ranges::count(other.dim_names, name) > 0;
-    });
+    bool follows = false;
+    for (size_t i = 0; i < has_dims.size(); ++i)
+      follows |= has_dims[i] && std::ranges::count(engine.inputs()[i].dim_names, name) > 0;
     if (dims[axis] < 0 && !follows) dims[axis] = state.min_dims[axis];
   }
   return dims;
@@ -91,6 +93,10 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
   const auto shapes = parse_shapes(shapes_flag);
   check_names(shapes, names, flag);
 
+  std::vector<bool> has_dims;
+  for (size_t i = 0; i < names.size(); ++i)
+    has_dims.push_back(flags[i] || !is_kept(engine.inputs()[i], states) ||
+                       shape_for(shapes, names[i], names.size()));
   std::vector<WantedInput> wanted(names.size());
   SampleInputs inputs;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -101,8 +107,9 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
     inputs.state_dims.emplace_back();
     const bool begins = !flags[i] && is_kept(port, states);
     if (begins) inputs.state_dims[i] = given.value_or(Dims::filled(port.dims.rank(), -1));
-    if (begins && (given || !port.default_value)) {
-      wanted[i].dims = first_dims(engine, port, given);
+    // A state of one shape begins with its default value, as the context has it.
+    if (begins && ((given && given != port.dims) || !port.default_value)) {
+      wanted[i].dims = first_dims(engine, port, given, has_dims);
       inputs.is_default.push_back(false);
       continue;
     }

@@ -46,7 +46,7 @@ class Placer {
   Shape strides_of_value(ValueId id) const {
     const auto known = strides_.find(id);
     if (known != strides_.end()) return known->second;
-    return is_port(id) && !question_.layouts.ports.contains(id)
+    return is_port(id) && !is_appended_port(id)
                ? row_major_strides(graph_.value(id).type().shape, graph_.sizes())
                : question_.layouts.strides_of_value(graph_, id);
   }

@@ -172,7 +172,7 @@ class ExecutionContext {
   std::vector<StepTime> profile();
   // After run() or profile(), or wait() for an enqueue(): the memory of set_output(), else memory
   // of the context, dense and row-major, valid until the next run, prepare() or set. Fails with
-  // kInvalidArgument if the last run failed, or an input or output was set since.
+  // kInvalidArgument if the last run failed or a port was set since, and with kLimit (states only).
   TensorView output(std::string_view name) const;
   // One sentence for each sequence of steps that the GPU's driver could not capture as a CUDA
   // graph, and for each port in memory of the GPU that is copied through the host, with the reason:

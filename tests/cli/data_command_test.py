@@ -58,6 +58,15 @@ class DataCommand(command_case.Command):
         self.anneal("run", "m.engine", "-i", "x=x.npy", "-i", "h=x.npy", out=["next: f32[2,2]  min 2  max 8", "past: f32[0,2]  no elements, the first"])
         self.anneal("run", "m.engine", "-i", "random", "--shapes", "x:3x2", out=["h: f32[3,2]  min 0  max 0", "present: f32[3,2]"])
         self.anneal("run", "m.engine", "-i", "x.npy", "--shapes", "h:3x2", status=2, says="N is")
+        # Two states of one size, of which one is named, or has a shape.
+        both = model([node("Concat", ["a", "x"], ["c"], "one") + ON_AXIS_0, node("Concat", ["b", "x"], ["d"], "other") + ON_AXIS_0],
+                     [value_info("a", ["P", 2]), value_info("b", ["P", 2]), value_info("x", ["N", 2])],
+                     [value_info("c", ["R", 2]), value_info("d", ["R", 2])])
+        self.write("m.onnx", both)
+        self.anneal("build", "m.onnx", "-o", "m.engine", "--state", "a=c", "--state", "b=d")
+        for more in (["-i", "a=x.npy"], ["--shapes", "a:2x2"]):
+            self.anneal("run", "m.engine", "-i", "x=x.npy", *more, "--save-inputs", "in", out=["b: f32[2,2]", "d: f32[4,2]"])
+            self.anneal("run", "m.engine", "-i", "x=in/x.npy", "-i", "a=in/a.npy", "-i", "b=in/b.npy", out="d: f32[4,2]")
 
     # --- eval
 

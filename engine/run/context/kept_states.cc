@@ -77,9 +77,10 @@ KeptStates::KeptStates(std::span<const LoadedPlan> plans, const RunResources& re
     state->ports = pair;
     state->device = gpu && !is_used_by_cpu ? 0 : resources.devices.size() - 1;
     state->wanted = Dims::filled(ports[pair.input].dims.rank(), -1);
-    for (const AppendedPorts& appended : plan.appended_ports)
-      if (appended.input == pair.input && appended.output == pair.output)
-        state->rows = static_cast<int>(appended.axis);
+    for (const LoadedPlan& loaded : plans)  // where another one does not append, it copies
+      for (const AppendedPorts& appended : loaded.plan->appended_ports)
+        if (appended.input == pair.input && appended.output == pair.output)
+          state->rows = static_cast<int>(appended.axis);
     states_.push_back(std::move(state));
   }
 }
@@ -133,11 +134,13 @@ Dims KeptStates::initial_dims(const State& state) const {
   SymbolValues values(sizes.symbols().size());
   for (size_t i = 0; i < plan.inputs.size(); ++i) {
     const State* other = of_input(i);
-    if (!run_.has_input(i) || (other && other->is_initial && !other->is_given)) continue;
+    const bool begins = other && other->is_initial && !other->is_given;
+    if (!begins && !run_.has_input(i)) continue;
+    const Dims& dims = begins ? other->wanted : run_.input_dims(i);
     const Shape& shape = plan.slots[plan.inputs[i]].type.shape;
     for (int axis = 0; axis < shape.rank(); ++axis)
-      if (const auto symbol = sizes.symbol_index(shape[axis]))
-        values[*symbol] = run_.input_dims(i)[axis];
+      if (const auto symbol = sizes.symbol_index(shape[axis]); symbol && dims[axis] >= 0)
+        values[*symbol] = dims[axis];
   }
   const Shape& shape = plan.slots[plan.inputs[state.ports.input]].type.shape;
   Dims dims;
@@ -321,6 +324,7 @@ bool KeptStates::place_output(State& state) {
 }
 
 void KeptStates::place_outputs() {
+  for (const auto& state : states_) release(state->row_major);
   std::vector<Smaller> larger;
   for (const auto& state : states_)
     if (auto smaller = enlarge(*state)) larger.push_back(std::move(*smaller));
@@ -355,7 +359,7 @@ void KeptStates::take_results() {
     state->dims = state->after ? *state->after : run_.output(state->ports.output).dims;
     if (state->is_in_place) continue;
     std::swap(state->now, state->next);
-    if (state->rows) release(state->next);  // has no room
+    if (state->rows) release(state->next);  // the smaller buffer of before
   }
 }
 

@@ -15,9 +15,9 @@ namespace anneal {
 
 // A state lies in memory of the context: of the engine's GPU where steps of the CPU do not use it,
 // else of the host. A run reads one buffer and writes another, and they change places after it.
-// There is one buffer where the plan may update its input, and the sizes stay. If the application
-// began the state with spare rows, a full buffer gets more rows. There is one also where the plan
-// appends rows, for which the buffer has room; a full buffer is copied to one of 1.5 times the
+// One buffer is enough where the plan may update its input, and the sizes stay. If the application
+// began the state with spare rows, a full buffer gets more rows. One buffer is also enough where
+// the plan appends rows: it has room for them, and a full one is copied to another of 1.5 times the
 // rows. The output of a run is kept also if the application gave the input.
 class KeptStates {
  public:
@@ -41,7 +41,8 @@ class KeptStates {
   void place_inputs();   // before the run is bound. Fails with kLimit and kOutOfMemory
   void place_outputs();  // after that; binds the run again
   void take_results();   // of a run that came to its end
-  // The output as the context gives it: dense and row-major. REQUIRES: run_.has_run()
+  // Dense and row-major, if need be a copy that lasts until the next run. Fails with kLimit and
+  // kOutOfMemory. REQUIRES: run_.has_run()
   TensorView output(size_t output) const;
   void add_to(HeldMemory& held) const;
   std::string text() const;  // those of earlier runs, with their dims, for people

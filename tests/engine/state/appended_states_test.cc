@@ -167,6 +167,26 @@ graph cache(past: f32[2,P,1] = f32[2,3,1]{1,2,3,4,5,6}, x: f32[2,1,1])
   EXPECT_THAT(elements(given.view()), ElementsAre(7, 8));
 }
 
+TEST(AppendedStates, TakeSizesThatAreGivenToAnother) {
+  ExecutionContext context(engine_of(build_with(kDecoder, kCaches)));
+  context.set_input("past.key", {DataType::kF32, {-1, 2, 3, 16}, {}, nullptr});
+  run_with(context, random_f32({2, 1, 8}, 1), "seen");
+  EXPECT_EQ(context.output_dims("present.value"), (Dims{2, 2, 4, 16}));
+}
+
+TEST(AppendedStates, CountCopiesForReadersUntilTheNextRun) {
+  ExecutionContext context(engine_of(build_with(kDecoder, kCaches)));
+  run_with(context, random_f32({1, 40, 8}, 1), "seen");
+  const Tensor x = random_f32({1, 1, 8}, 2);
+  context.set_input("x", x.view());
+  for (size_t rows = 41; rows < 44; ++rows) {
+    context.run();
+    const size_t before = context.memory_bytes();
+    context.output("present.key");
+    EXPECT_EQ(context.memory_bytes(), before + 2 * rows * 16 * sizeof(float));
+  }
+}
+
 TEST(AppendedStates, OutlastARunThatFails) {
   constexpr std::string_view kText = R"txt(
 size P in 0..64 opt 3
