@@ -10,7 +10,6 @@
 #include "anneal/cli/model/open_engine.h"
 #include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/tensor_files.h"
-#include "anneal/core/new_tensor.h"
 #include "anneal/engine/builder/inputs/choose_inputs.h"
 
 namespace anneal {
@@ -144,10 +143,12 @@ SampleInputs sample_inputs(const Engine& engine, const std::vector<std::string>&
       inputs.guessed += fmt::format("{}\"{}\" of {}", inputs.guessed.empty() ? "" : ", ", names[i],
                                     to_string(chosen.tensors[i].dims()));
   inputs.tensors = std::move(chosen.tensors);
-  for (size_t i = 0; i < names.size(); ++i)
-    if (inputs.state_dims[i] && !inputs.is_default[i])
-      inputs.tensors[i] =
-          allocate_tensor(engine.inputs()[i].dtype, inputs.tensors[i].dims()).tensor;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (!inputs.state_dims[i] || inputs.is_default[i]) continue;
+    Tensor& tensor = inputs.tensors[i];
+    const std::vector<std::byte> zeros(tensor.bytes().size());
+    tensor = Tensor::copy_of(tensor.dtype(), tensor.dims(), zeros);
+  }
   inputs.runs_tried = chosen.runs_tried;
   return inputs;
 }

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
-#include "anneal/engine/builder/appended_ports.h"
 #include "anneal/engine/builder/body_places.h"
 #include "anneal/engine/builder/layout.h"
 #include "anneal/engine/builder/lifetimes.h"
@@ -17,6 +16,7 @@
 #include "anneal/engine/builder/placement.h"
 #include "anneal/engine/builder/readers.h"
 #include "anneal/engine/builder/slot_table.h"
+#include "anneal/engine/builder/state_ports.h"
 #include "anneal/engine/builder/step_emitter.h"
 #include "anneal/engine/builder/views.h"
 

@@ -85,7 +85,7 @@ struct Layouts {
   std::vector<OfLayer> of_layer;               // by layer id
   std::vector<Layout> of_value;                // by value id: kRowMajor or kChannelsLast
   std::unordered_map<ValueId, Shape> between;  // strides of values between two such Reshapes
-  std::unordered_map<ValueId, Shape> ports;    // of appended ports (appended_ports.h)
+  std::unordered_map<ValueId, Shape> ports;    // of appended ports (state_ports.h)
   std::unordered_map<LayerId, ControlPlaces> control;  // of several places
   Shape strides_of_value(const Graph& graph, ValueId id) const;
   const ControlPlaces* control_of(LayerId id) const;  // null: it has no bodies, or one place
