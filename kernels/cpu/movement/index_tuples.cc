@@ -180,9 +180,7 @@ void scatter_updates(const PreparedElements& p, const LaunchArgs& args, int axis
     const auto* index = indices.as<const Index>() + at[0];
     const T* from = updates.as<const T>() + at[1];
     T* const to = y.as<T>() + at[2];
-    const auto place = [&](int64_t i) {
-      return place_of_index(i, y.dims[axis]) * y.strides[axis];
-    };
+    const auto place = [&](int64_t i) { return place_of_index(i, y.dims[axis]) * y.strides[axis]; };
     bool is_one = update_step == 1 && y_step == 1;
     for (int64_t i = 1; is_one && i < length; ++i) is_one = index[i * index_step] == index[0];
     if (is_one) {
