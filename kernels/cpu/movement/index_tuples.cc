@@ -171,24 +171,25 @@ struct PreparedElements final : PreparedKernel {
 };
 
 // The updates [begin, end), in their order.
-template <class Index, class T>
+template <class T>
 void scatter_updates(const PreparedElements& p, const LaunchArgs& args, int axis, int64_t begin,
                      int64_t end) {
   const TensorView &indices = args.inputs[1], &updates = args.inputs[2], &y = args.outputs[0];
   const int64_t index_step = p.walk.step(0), update_step = p.walk.step(1), y_step = p.walk.step(2);
   p.walk.for_runs(begin, end, [&](const auto& at, int64_t length) {
-    const auto* index = indices.as<const Index>() + at[0];
-    const T* from = updates.as<const T>() + at[1];
+    const T* const from = updates.as<const T>() + at[1];
     T* const to = y.as<T>() + at[2];
-    const auto place = [&](int64_t i) { return place_of_index(i, y.dims[axis]) * y.strides[axis]; };
+    const auto index = [&](int64_t i) { return load_integer(indices, at[0] + i * index_step); };
+    const auto place = [&](int64_t i) {
+      return place_of_index(index(i), y.dims[axis]) * y.strides[axis];
+    };
     bool is_one = update_step == 1 && y_step == 1;
-    for (int64_t i = 1; is_one && i < length; ++i) is_one = index[i * index_step] == index[0];
+    for (int64_t i = 1; is_one && i < length; ++i) is_one = index(i) == index(0);
     if (is_one) {
-      std::memcpy(to + place(*index), from, static_cast<size_t>(length) * sizeof(T));
+      std::memcpy(to + place(0), from, static_cast<size_t>(length) * sizeof(T));
       return;
     }
-    for (int64_t i = 0; i < length; ++i, index += index_step, from += update_step)
-      to[i * y_step + place(*index)] = *from;
+    for (int64_t i = 0; i < length; ++i) to[i * y_step + place(i)] = from[i * update_step];
   });
 }
 
@@ -209,16 +210,14 @@ class ScatterElementwise final : public Kernel {
   }
   void launch(const LaunchArgs& args) const override {
     const auto& p = static_cast<const PreparedElements&>(*args.prepared);
-    const TensorView &indices = args.inputs[1], &y = args.outputs[0];
+    const TensorView& y = args.outputs[0];
     if (p.whole.elements() > 0 && args.inputs[0].data != y.data)
       p.whole.run(args.inputs[0].data, y.data, args.team);
     if (p.walk.count() == 0) return;
     const int64_t of_part = p.walk.count() / p.parts;
     const auto scatter = [&]<class T>(T) {
-      const auto run = indices.dtype == DataType::kI64 ? scatter_updates<int64_t, T>
-                                                       : scatter_updates<int32_t, T>;
       args.team.for_ranges(p.parts, 1 + kGrain / of_part, [&](int64_t begin, int64_t end) {
-        run(p, args, axis_, begin * of_part, end * of_part);
+        scatter_updates<T>(p, args, axis_, begin * of_part, end * of_part);
       });
     };
     visit_size(size_of(y.dtype), scatter);
