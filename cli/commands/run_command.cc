@@ -162,9 +162,9 @@ constexpr const char* kRunFooter = R"(Examples:
 
 A file is .npy, .pb (an ONNX TensorProto), idx (*-ubyte, *.idx), else raw little-endian numbers.
 Random floats are in [0,1), random integers in the range that the layers accept. Inputs with a
-default value keep it unless they are named. States that the engine keeps begin anew in each run,
-unless they are named: --shapes gives their sizes. A model.onnx is built in memory, in f32; an initializer
-that it lists as an input may be named, too.
+default value keep it unless they are named. States that the engine keeps begin anew in each run
+unless they are named: --shapes gives their sizes. A model.onnx is built in memory, in f32; an
+initializer that it lists as an input may be named, too.
 Exit status: 0 ran; 2 wrong arguments, inputs or engine; 3 the model is not supported; 4 the device
 is missing, failed, or has too little memory.)";
 
