@@ -14,7 +14,7 @@ namespace {
 
 RooflineCeilings cpu_ceilings(const std::string& isa, int threads, bool probe) {
   if (!probe)
-    if (auto kept = kept_ceilings(isa, threads)) return *std::move(kept);
+    if (auto kept = kept_ceilings(isa, threads); kept && !kept->was_busy) return *std::move(kept);
   const ProcessorTime before = processor_time();
   const double waited = waited_seconds();
   const Stopwatch watch;

@@ -54,7 +54,7 @@ std::string ceilings_text(const Roofline& roofline) {
   text += line("", rate_list(ceilings));
   text += line("", level_list(ceilings));
   if (ceilings.was_busy)
-    text += line("", "BUSY: other processes used the cores; --probe measures again");
+    text += line("", "BUSY: other processes used the cores; the next roofline measures again");
   return text;
 }
 

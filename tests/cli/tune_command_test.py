@@ -49,6 +49,17 @@ class TuneCommand(command_case.Command):
     def frontier(self, name="m.tuned.json"):
         return json.loads((self.at / name).read_text())
 
+    def test_use_of_the_machine_is_sampled(self):
+        without_gpu = {"ANNEAL_CUDA": "0"}
+        self.anneal(*TUNE, "--max-drop", 1, "-o", "m.engine", "--monitor", "tune.csv", "--monitor-interval", 0.05,
+                    env=without_gpu, says="no GPU is monitored")
+        self.anneal("eval", "m.engine", "--data", GLYPHS, "--samples", "first:50", "--monitor", "eval.csv",
+                    "--monitor-interval", 0.01, env=without_gpu, says="no GPU is monitored")
+        for name in ("tune.csv", "eval.csv"):
+            rows = list(csv.DictReader((self.at / name).read_text().splitlines(), skipinitialspace=True))
+            self.assertGreaterEqual(len(rows), 2, name)
+            self.assertTrue(all(row["timestamp"] and row["utilization.cpu [%]"] for row in rows), rows[0])
+
     def test_every_point_can_be_built_and_the_frontier_read(self):
         table = self.anneal(*TUNE, "--max-drop", 1, "-o", "m.engine", "--frontier", "f.csv", "--frontier", "f.svg",
                             "--frontier", "f.txt", out=["-> ", "top-1", "any other point"])
