@@ -1,0 +1,97 @@
+// Products of rounded rows by weights of 4 bits: each instruction set gives the same bits.
+#include "anneal/kernels/cpu/gemm/four_bit_dots.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace anneal::cpu {
+namespace {
+
+struct Weights {
+  FourBitLayout layout;
+  std::vector<std::byte> panels;
+};
+
+// With codes, scales and zero points of all sizes.
+Weights random_weights(const FourBitLayout& layout, std::mt19937& random) {
+  const auto factors = static_cast<size_t>(layout.n * layout.groups());
+  std::vector<uint8_t> codes(static_cast<size_t>(layout.n * layout.k / 2)), zeros(factors);
+  std::vector<float> scales(factors);
+  for (uint8_t& code : codes) code = static_cast<uint8_t>(random());
+  for (uint8_t& zero : zeros) zero = static_cast<uint8_t>(random() % 16);
+  for (float& scale : scales) scale = std::normal_distribution<float>(0, 0.1F)(random);
+  Weights weights{layout, std::vector<std::byte>(layout.bytes())};
+  const FourBitSource source{.codes = codes.data(),
+                             .scales = scales.data(),
+                             .zeros = layout.has_zeros ? zeros.data() : nullptr,
+                             .factor_stride = layout.groups()};
+  for (int64_t panel = 0; panel < layout.panels(); ++panel)
+    pack_four_bits(layout, source, panel, weights.panels.data());
+  return weights;
+}
+
+struct Rows {
+  std::vector<int8_t> q;
+  std::vector<float> scales;
+  std::vector<int32_t> sums;
+};
+
+Rows random_rows(const FourBitLayout& layout, int64_t count, std::mt19937& random) {
+  const auto groups = static_cast<size_t>(layout.groups());
+  Rows rows{std::vector<int8_t>(static_cast<size_t>(count * layout.k)),
+            std::vector<float>(static_cast<size_t>(count) * groups),
+            std::vector<int32_t>(static_cast<size_t>(count) * groups)};
+  std::vector<float> row(static_cast<size_t>(layout.k));
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    for (float& x : row) x = std::normal_distribution<float>()(random);
+    round_row(Isa::kBaseline)(layout, row.data(),
+                              {rows.q.data() + i * row.size(), rows.scales.data() + i * groups,
+                               rows.sums.data() + i * groups});
+  }
+  return rows;
+}
+
+std::vector<float> product(FourBitDots dots, const Weights& weights, Rows& rows, int64_t count) {
+  const int64_t columns = weights.layout.panels() * FourBitLayout::kColumns;
+  std::vector<float> c(static_cast<size_t>(count * columns));
+  dots({.layout = &weights.layout,
+        .panel = weights.panels.data(),
+        .panels = weights.layout.panels(),
+        .rows = {rows.q.data(), rows.scales.data(), rows.sums.data()},
+        .row_count = count,
+        .c = c.data(),
+        .c_stride = columns});
+  return c;
+}
+
+TEST(FourBitDots, AreTheSameBitsForAllInstructionSets) {
+  std::vector<std::pair<std::string, FourBitDots>> all;
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kFull})
+    if (isa <= current_isa()) all.emplace_back(to_string(isa), four_bit_dots(isa));
+  if (has_avx_vnni()) all.emplace_back("avx-vnni", four_bit_avx_vnni);
+  std::mt19937 random(1);
+  for (const bool has_zeros : {false, true})
+    for (const auto& [k, n, group] : {std::tuple<int64_t, int64_t, int64_t>{64, 16, 16},
+                                      {96, 70, 32},
+                                      {256, 33, 128},
+                                      {4096, 17, 4096}}) {
+      const FourBitLayout layout{.k = k, .n = n, .group = group, .has_zeros = has_zeros};
+      const Weights weights = random_weights(layout, random);
+      for (const int64_t count : {1, 2, 3, 4, 5, 9, 14}) {
+        Rows rows = random_rows(layout, count, random);
+        const auto expected = product(four_bit_dots(Isa::kBaseline), weights, rows, count);
+        for (const auto& [name, dots] : all)
+          EXPECT_EQ(product(dots, weights, rows, count), expected)
+              << name << ": " << count << " rows, k " << k << ", group " << group;
+      }
+    }
+}
+
+}  // namespace
+}  // namespace anneal::cpu
