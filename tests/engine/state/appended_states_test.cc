@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 
 #include "anneal/engine/run/debug.h"
 #include "anneal/tests/engine/build_and_run.h"

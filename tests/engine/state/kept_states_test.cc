@@ -160,16 +160,13 @@ TEST(KeptStates, GrowByConcat) {
   const auto engine = engine_with(kConcat, {{"past", "present"}});
   ExecutionContext context(engine), given(engine);
   Tensor past = f32({1, 2, 0, 8}, {});
-  std::set<const void*> memory;
   for (int64_t rows = 1; rows <= 100; ++rows) {
     const Tensor x = random_f32({1, 2, 1, 8}, static_cast<uint32_t>(rows));
     const auto wanted = run(given, *engine, {past, x});
     EXPECT_EQ(run_with(context, x, "most"), wanted.at("most"));
     EXPECT_EQ(elements(context.output("present")), wanted.at("present"));
-    memory.insert(context.output("present").data);
     past = f32({1, 2, rows, 8}, wanted.at("present"));
   }
-  EXPECT_LT(memory.size(), 40U);  // not one for each run
 }
 
 // As GroupQueryAttention writes it.
