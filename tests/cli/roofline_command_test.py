@@ -52,11 +52,14 @@ class Roofline(command_case.Command):
         [file] = self.kept()
         kept = json.loads(file.read_text())
         self.assertEqual(first["ceilings"], kept)
+        kept.update(was_busy=False)
         kept["operations_per_second"]["f32"] = 123e9
         file.write_text(json.dumps(kept))
         out, second = self.measured(engine)
         self.assertIn("f32 123,", out)
         self.assertEqual(second["ceilings"], kept)
+        file.write_text(json.dumps({**kept, "was_busy": True}))  # measured again
+        self.assertNotIn("f32 123,", self.measured(engine)[0])
         file.write_text("{")  # damaged: measured and written again
         out, third = self.measured(engine)
         self.assertEqual(json.loads(file.read_text()), third["ceilings"])
