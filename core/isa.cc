@@ -29,16 +29,27 @@ int64_t hwy_targets_above(Isa isa) {
   return 0;
 }
 
-Isa read_cap() {
+struct Cap {
+  Isa isa = Isa::kFull;
+  bool avx_vnni = true;
+};
+
+Cap read_cap() {
   const char* text = std::getenv("ANNEAL_MAX_ISA");
-  if (text == nullptr || *text == '\0') return Isa::kFull;
-  for (Isa isa : kAllIsas) {
-    if (to_string(isa) != text) continue;
+  if (text == nullptr || *text == '\0') return {};
+  const bool avx_vnni = text == std::string_view("avx2_vnni");
+  for (const Isa isa : kAllIsas) {
+    if (to_string(isa) != text && !(avx_vnni && isa == Isa::kAvx2)) continue;
     if (isa != Isa::kFull) hwy::DisableTargets(hwy_targets_above(isa));
-    return isa;
+    return {isa, avx_vnni || isa == Isa::kFull};
   }
-  fail(ErrorCode::kInvalidArgument,
-       "ANNEAL_MAX_ISA is \"" + std::string(text) + "\"; it may be baseline, avx2, avx512 or full");
+  fail(ErrorCode::kInvalidArgument, "ANNEAL_MAX_ISA is \"" + std::string(text) +
+                                        "\"; it may be baseline, avx2, avx2_vnni, avx512 or full");
+}
+
+const Cap& cap() {
+  static const Cap read = read_cap();
+  return read;
 }
 
 // Clang does not know the feature by name.
@@ -74,14 +85,21 @@ std::string_view to_string(Isa isa) {
   return "?";
 }
 
-Isa max_isa() {
-  static const Isa cap = read_cap();
-  return cap;
-}
+Isa max_isa() { return cap().isa; }
 
 Isa current_isa() {
   static const Isa best = detect();
   return std::min(best, max_isa());
+}
+
+bool has_avx_vnni() {
+  static const bool has = [] {
+    constexpr unsigned kAvxVnni = 1U << 4;  // of EAX for leaf 7, subleaf 1
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return detect() >= Isa::kAvx2 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 &&
+           (a & kAvxVnni) != 0;
+  }();
+  return has && cap().avx_vnni;
 }
 
 }  // namespace anneal

@@ -13,11 +13,14 @@ enum class Isa : uint8_t {
 };
 std::string_view to_string(Isa isa);  // "baseline", "avx2", "avx512", "full"
 
-// The cap set by the environment variable ANNEAL_MAX_ISA (one of the names; absent: full), read
-// once. Fails with kInvalidArgument if it holds anything else. Applies the cap to Highway's
-// dispatch.
+// The cap set by the environment variable ANNEAL_MAX_ISA (one of the names, or avx2_vnni, which is
+// AVX2 with AVX-VNNI; absent: full), read once. Fails with kInvalidArgument if it holds anything
+// else. Applies the cap to Highway's dispatch.
 Isa max_isa();
 // The best set this CPU has, at most max_isa().
 Isa current_isa();
+// Whether this CPU has AVX2 and AVX-VNNI, and the cap is avx2_vnni or full. Client CPUs have it
+// without AVX-512.
+bool has_avx_vnni();
 
 }  // namespace anneal

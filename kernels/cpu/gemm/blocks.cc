@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "anneal/kernels/cpu/base/device.h"
+#include "anneal/kernels/cpu/gemm/avx_vnni.h"
 #include "anneal/kernels/cpu/gemm/bf16.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/kernels/cpu/gemm/vnni.h"
@@ -391,7 +392,8 @@ GemmKernels int8_gemm(Isa isa) {
   ANNEAL_BY_ISA(isa, tile_shape)(kernels.tile_rows, kernels.tile_columns);
   kernels.kind = GemmKind::kI16;
   kernels.elements_per_lane = 2;
-  kernels.block = ANNEAL_BY_ISA(isa, i16_block);
+  kernels.block =
+      isa == Isa::kAvx2 && has_avx_vnni() ? avx_vnni_block : ANNEAL_BY_ISA(isa, i16_block);
   kernels.fetch = ANNEAL_BY_ISA(isa, fetch_i16);
   return kernels;
 }

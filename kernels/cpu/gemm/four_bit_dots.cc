@@ -160,7 +160,6 @@ void round_one(const FourBitLayout& layout, const float* row, const RoundedRow& 
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <cpuid.h>
 #include <fmt/format.h>
 
 namespace anneal::cpu {
@@ -219,17 +218,9 @@ void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, in
 }
 
 RoundRow round_row(Isa isa) { return ANNEAL_BY_ISA(isa, round_one); }
-bool has_avx_vnni() {
-  constexpr unsigned kAvxVnni = 1U << 4;  // of EAX for leaf 7, subleaf 1
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return max_isa() == Isa::kFull && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 &&
-         (a & kAvxVnni) != 0;
-}
-
 FourBitDots four_bit_dots(Isa isa) {
   if (isa == Isa::kFull) return four_bit_vnni;
-  static const bool has_quads = has_avx_vnni();  // client CPUs have it without AVX-512
-  if (isa >= Isa::kAvx2 && has_quads) return four_bit_avx_vnni;
+  if (isa >= Isa::kAvx2 && has_avx_vnni()) return four_bit_avx_vnni;
 #if HWY_TARGETS & HWY_AVX2
   if (isa >= Isa::kAvx2) return N_AVX2::dots;
 #endif

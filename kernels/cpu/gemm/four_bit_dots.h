@@ -81,7 +81,6 @@ struct FourBitBlock {
 using FourBitDots = void (*)(const FourBitBlock& block);
 FourBitDots four_bit_dots(Isa isa);
 void four_bit_vnni(const FourBitBlock& block);      // REQUIRES: as vnni_gemm()
-void four_bit_avx_vnni(const FourBitBlock& block);  // REQUIRES: the CPU has AVX-VNNI and FMA
-bool has_avx_vnni();  // false as well where ANNEAL_MAX_ISA is less than full
+void four_bit_avx_vnni(const FourBitBlock& block);  // REQUIRES: has_avx_vnni()
 
 }  // namespace anneal::cpu
