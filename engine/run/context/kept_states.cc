@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/strided_copy.h"
 #include "anneal/engine/run/context/check_port.h"
 #include "anneal/engine/run/port_copies.h"
