@@ -104,7 +104,7 @@ class InputDims {
     for (const SearchedSize& one : declared) values[one.symbol] = one.start;
     start_small(values, open, likely);
     if (open.empty() && declared.empty()) {
-      const std::vector<Dims> dims = with_given(dims_of_inputs(plan_, values));
+      std::vector<Dims> dims = with_given(dims_of_inputs(plan_, values));
       if (run_) run_(dims);  // the only choice; values may differ
       return dims;
     }
