@@ -150,7 +150,10 @@ std::map<std::string, std::string> states_of(std::string_view text) {
     const size_t equals = pair.find('=');
     if (equals == std::string_view::npos)
       fail(ErrorCode::kInvalidArgument, fmt::format("the state \"{}\" is not INPUT=OUTPUT", pair));
-    states[std::string(pair.substr(0, equals))] = pair.substr(equals + 1);
+    const auto [state, is_new] = states.emplace(pair.substr(0, equals), pair.substr(equals + 1));
+    if (!is_new)
+      fail(ErrorCode::kInvalidArgument,
+           fmt::format("the input \"{}\" has two states", state->first));
   }
   return states;
 }

@@ -405,6 +405,9 @@ TEST_F(CBuilder, ReadsStates) {
   options_.states = "image=scores,h";
   EXPECT_TRUE(build().empty());
   EXPECT_THAT(error_.message, HasSubstr("the state \"h\" is not INPUT=OUTPUT"));
+  options_.states = "image=scores,image=h";
+  EXPECT_TRUE(build().empty());
+  EXPECT_THAT(error_.message, HasSubstr("the input \"image\" has two states"));
 }
 
 // A program of an older header has a shorter struct.
