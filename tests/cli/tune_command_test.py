@@ -57,7 +57,7 @@ class TuneCommand(command_case.Command):
                     "--monitor-interval", 0.01, env=without_gpu, says="no GPU is monitored")
         for name in ("tune.csv", "eval.csv"):
             rows = list(csv.DictReader((self.at / name).read_text().splitlines(), skipinitialspace=True))
-            self.assertGreaterEqual(len(rows), 2, name)
+            self.assertGreaterEqual(len(rows), 1, name)
             self.assertTrue(all(row["timestamp"] and row["utilization.cpu [%]"] for row in rows), rows[0])
 
     def test_every_point_can_be_built_and_the_frontier_read(self):
