@@ -194,6 +194,8 @@ void Decoder::begin_states(int64_t past) {
 void Decoder::prepare_run() {
   if (!keeps_states_) return;
   if (past_ == 0) begin_states(0);  // a prompt
+  // The caches begin anew when they are longer than the length to measure. The run after that
+  // copies them to memory with room, so it is not measured.
   if (past_now_ > past_ + std::clamp<int64_t>(past_ / 16, 1, kMostRowsMore)) {
     begin_states(past_);
     set_tokens(tokens_, past_now_);
