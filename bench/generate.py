@@ -33,6 +33,10 @@ except ImportError:
     llama_cpp = None  # --llama-cpp needs it
 
 
+# Seconds before each turn, in which idle threads of the program before stop spinning.
+PAUSE = 0.5
+
+
 def run_anneal(decoder, prompt, count):
     decoder.reset()
     tokens, read, times = [], prompt, [time.perf_counter()]
@@ -103,6 +107,7 @@ def main():
         runs = {name: [] for name in programs}
         for _ in range(flags.rounds + 1):  # the first one is not counted
             for name, run in programs.items():
+                time.sleep(PAUSE)
                 runs[name].append(run())
     medians = {}
     for name, rounds in runs.items():
