@@ -20,30 +20,32 @@ namespace hn = hwy::HWY_NAMESPACE;
 constexpr float kMostRounded = 127;
 constexpr float kLeastMagnitude = 1e-30F;  // whose reciprocal is finite
 
-// AVX-512 without VNNI takes the tiles of AVX2, which are nearly as fast where memory limits both.
-#undef ANNEAL_FOUR_BIT_TILES
-#if HWY_TARGET == HWY_AVX2 || (HWY_TARGET == HWY_AVX3 && !(HWY_TARGETS & HWY_AVX2))
-#define ANNEAL_FOUR_BIT_TILES 1
-#else
-#define ANNEAL_FOUR_BIT_TILES 0
-#endif
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+using Floats = hn::ScalableTag<float>;
+using Integers = hn::ScalableTag<int32_t>;
+constexpr int kLanes = HWY_LANES(float);
 
-#if ANNEAL_FOUR_BIT_TILES
 struct Pairs {
-  using Floats = hn::CappedTag<float, 8>;
-  using Integers = hn::CappedTag<int32_t, 8>;
   using Integer = hn::Vec<Integers>;
   using Float = hn::Vec<Floats>;
-  static constexpr int kLanes = 8;
+  static constexpr int kLanes = HWY_LANES(float);
   static constexpr int64_t kTermsOfLoop = 8;
   static constexpr bool kIsWhole = false;
   // The 16-bit sums of at most 16 products of up to 15 * 127 cannot overflow.
   static constexpr int64_t kMostTerms = 32;
   static HWY_INLINE Integer dot(Integer sum, Integer codes, Integer q) {
+#if HWY_TARGET == HWY_AVX3
+    return Integer{_mm512_add_epi16(sum.raw, _mm512_maddubs_epi16(codes.raw, q.raw))};
+#else
     return Integer{_mm256_add_epi16(sum.raw, _mm256_maddubs_epi16(codes.raw, q.raw))};
+#endif
   }
   static HWY_INLINE Integer whole(Integer pairs) {
+#if HWY_TARGET == HWY_AVX3
+    return Integer{_mm512_madd_epi16(pairs.raw, _mm512_set1_epi16(1))};
+#else
     return Integer{_mm256_madd_epi16(pairs.raw, _mm256_set1_epi16(1))};
+#endif
   }
   static HWY_INLINE Integer set(int32_t x) { return hn::Set(Integers(), x); }
   static HWY_INLINE Float set(float x) { return hn::Set(Floats(), x); }
@@ -74,9 +76,34 @@ struct Pairs {
 
 }  // namespace
 
-#if ANNEAL_FOUR_BIT_TILES
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 void dots(const FourBitBlock& block) { four_bit_block<Pairs>(block); }
-#elif HWY_TARGET != HWY_AVX3
+
+void round_one(const FourBitLayout& layout, const float* row, const RoundedRow& to) {
+  const hn::Rebind<int8_t, Integers> bytes;
+  for (int64_t group = 0; group < layout.groups(); ++group) {
+    const float* const in = row + group * layout.group;
+    auto most = hn::Zero(Floats()), wrong = hn::Zero(Floats());
+    for (int64_t i = 0; i < layout.group; i += kLanes) {
+      const auto x = hn::LoadU(Floats(), in + i);
+      most = hn::Max(most, hn::Abs(x));
+      wrong = hn::MulAdd(x, hn::Zero(Floats()), wrong);  // NaN if x is not finite
+    }
+    const float magnitude = hn::GetLane(hn::MaxOfLanes(Floats(), most));
+    const bool is_zero = magnitude < kLeastMagnitude;
+    const auto factor = hn::Set(Floats(), is_zero ? 0 : kMostRounded / magnitude);
+    to.scales[group] =
+        (is_zero ? 0 : magnitude / kMostRounded) + hn::GetLane(hn::SumOfLanes(Floats(), wrong));
+    auto sum = hn::Zero(Integers());
+    for (int64_t i = 0; i < layout.group; i += kLanes) {
+      const auto q = hn::NearestInt(hn::Mul(hn::LoadU(Floats(), in + i), factor));
+      sum = hn::Add(sum, q);
+      hn::StoreU(hn::DemoteTo(bytes, q), bytes, to.q + group * layout.group + i);
+    }
+    to.sums[group] = hn::GetLane(hn::SumOfLanes(Integers(), sum));
+  }
+}
+#else
 void dots(const FourBitBlock& block) {
   const FourBitLayout& layout = *block.layout;
   constexpr int64_t kColumns = FourBitLayout::kColumns;
@@ -103,37 +130,7 @@ void dots(const FourBitBlock& block) {
       block.c[row * block.c_stride + n] = sum;
     }
 }
-#endif
 
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-void round_one(const FourBitLayout& layout, const float* row, const RoundedRow& to) {
-  using Floats = hn::ScalableTag<float>;
-  using Integers = hn::ScalableTag<int32_t>;
-  constexpr int64_t kLanes = HWY_LANES(float);
-  const hn::Rebind<int8_t, Integers> bytes;
-  for (int64_t group = 0; group < layout.groups(); ++group) {
-    const float* const in = row + group * layout.group;
-    auto most = hn::Zero(Floats()), wrong = hn::Zero(Floats());
-    for (int64_t i = 0; i < layout.group; i += kLanes) {
-      const auto x = hn::LoadU(Floats(), in + i);
-      most = hn::Max(most, hn::Abs(x));
-      wrong = hn::MulAdd(x, hn::Zero(Floats()), wrong);  // NaN if x is not finite
-    }
-    const float magnitude = hn::GetLane(hn::MaxOfLanes(Floats(), most));
-    const bool is_zero = magnitude < kLeastMagnitude;
-    const auto factor = hn::Set(Floats(), is_zero ? 0 : kMostRounded / magnitude);
-    to.scales[group] =
-        (is_zero ? 0 : magnitude / kMostRounded) + hn::GetLane(hn::SumOfLanes(Floats(), wrong));
-    auto sum = hn::Zero(Integers());
-    for (int64_t i = 0; i < layout.group; i += kLanes) {
-      const auto q = hn::NearestInt(hn::Mul(hn::LoadU(Floats(), in + i), factor));
-      sum = hn::Add(sum, q);
-      hn::StoreU(hn::DemoteTo(bytes, q), bytes, to.q + group * layout.group + i);
-    }
-    to.sums[group] = hn::GetLane(hn::SumOfLanes(Integers(), sum));
-  }
-}
-#else
 void round_one(const FourBitLayout& layout, const float* row, const RoundedRow& to) {
   for (int64_t group = 0; group < layout.groups(); ++group) {
     const float* const in = row + group * layout.group;
@@ -220,11 +217,7 @@ void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, in
 RoundRow round_row(Isa isa) { return ANNEAL_BY_ISA(isa, round_one); }
 FourBitDots four_bit_dots(Isa isa) {
   if (isa == Isa::kFull) return four_bit_vnni;
-  if (isa >= Isa::kAvx2 && has_avx_vnni()) return four_bit_avx_vnni;
-#if HWY_TARGETS & HWY_AVX2
-  if (isa >= Isa::kAvx2) return N_AVX2::dots;
-#endif
-  return HWY_STATIC_DISPATCH(dots);
+  return isa == Isa::kAvx2 && has_avx_vnni() ? four_bit_avx_vnni : ANNEAL_BY_ISA(isa, dots);
 }
 
 }  // namespace anneal::cpu
