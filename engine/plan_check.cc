@@ -9,6 +9,7 @@
 #include "anneal/core/parallel.h"
 #include "anneal/engine/body_operands.h"
 #include "anneal/engine/memory_planner.h"
+#include "anneal/engine/rows_outermost.h"
 #include "anneal/engine/symbols.h"
 
 namespace anneal {
@@ -111,17 +112,19 @@ void check_updated_ports(const Plan& plan) {
       refuse("an output updates an input, and one of them does not exist");
 }
 
-void check_appended_ports(const Plan& plan) {
+void check_appended_ports(const Plan& plan, SizeTable& sizes) {
   for (const auto [input, output, axis] : plan.appended_ports) {
     if (input >= plan.inputs.size() || output >= plan.outputs.size())
       refuse("rows are appended to an input, and it or the output does not exist");
     const Slot &from = plan.slots[plan.inputs[input]], &to = plan.slots[plan.outputs[output]];
     const int rank = from.type.shape.rank();
+    const auto rows = static_cast<int>(axis);
     bool fits = from.type.dtype == to.type.dtype && rank == to.type.shape.rank() &&
-                from.strides == to.strides && axis < static_cast<uint32_t>(rank);
+                axis < static_cast<uint32_t>(rank) && from.strides == to.strides;
     for (int i = 0; fits && i < rank; ++i)
-      fits = i == static_cast<int>(axis) || from.type.shape[i] == to.type.shape[i];
-    if (!fits)
+      fits = i == rows || from.type.shape[i] == to.type.shape[i];
+    const auto multiply = [&](Size a, Size b) { return sizes.mul(a, b); };
+    if (!fits || from.strides != rows_outermost_strides(from.type.shape, rows, multiply))
       refuse(fmt::format("output \"{}\" is not the input \"{}\" with rows behind it", to.name,
                          from.name));
   }
@@ -531,7 +534,7 @@ void check_with_bodies(const Plan& plan, std::span<const Tensor> weights, bool i
   check_batch_split(plan);
   check_defaults(plan, weights);
   check_updated_ports(plan);
-  check_appended_ports(plan);
+  check_appended_ports(plan, sizes);
   check_states(plan);
   check_devices(plan, is_body, sizes);
   check_order(plan);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "anneal/core/fail.h"
+#include "anneal/engine/rows_outermost.h"
 
 namespace anneal {
 namespace {
@@ -123,14 +124,8 @@ std::unordered_map<ValueId, Shape> strides_of_appended(const Graph& graph,
   std::unordered_map<ValueId, Shape> strides;
   for (const auto [input, output, rows] : appended) {
     const Shape& shape = graph.value(graph.inputs()[input]).type().shape;
-    Shape of_input = Shape::filled(shape.rank(), Size(1));
-    Size stride = 1;
-    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-      if (axis == static_cast<int>(rows)) continue;
-      of_input[axis] = stride;
-      stride = graph.sizes().mul(stride, shape[axis]);
-    }
-    of_input[static_cast<int>(rows)] = stride;
+    const Shape of_input = rows_outermost_strides(
+        shape, static_cast<int>(rows), [&](Size a, Size b) { return graph.sizes().mul(a, b); });
     strides[graph.inputs()[input]] = strides[graph.outputs()[output].value] = of_input;
   }
   return strides;

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <utility>
 
 #include "anneal/core/fail.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/strided_copy.h"
+#include "anneal/engine/rows_outermost.h"
 #include "anneal/engine/run/context/check_port.h"
 #include "anneal/engine/run/port_copies.h"
 #include "anneal/engine/symbols.h"
@@ -37,17 +39,8 @@ bool is_same(const std::optional<TensorView>& a, const TensorView& b) {
   return a && a->data == b.data && a->dims == b.dims;
 }
 
-// Row-major, but for the axis of the rows, which is outermost.
 Dims strides_by_rows(const Dims& dims, int rows) {
-  Dims strides = Dims::filled(dims.rank(), 1);
-  int64_t stride = 1;
-  for (int axis = dims.rank() - 1; axis >= 0; --axis) {
-    if (axis == rows) continue;
-    strides[axis] = stride;
-    stride *= dims[axis];
-  }
-  strides[rows] = stride;
-  return strides;
+  return rows_outermost_strides(dims, rows, std::multiplies<int64_t>());
 }
 
 }  // namespace
