@@ -53,6 +53,11 @@ std::string table_of_lengths(const std::vector<LengthTimes>& times) {
   return table_text(rows, {true, true, true, true, true, true});
 }
 
+std::string_view caches_text(const LengthTimes& times) {
+  if (times.is_kept) return "kept by the context";
+  return times.is_in_place ? "updated in place" : "written by each run to memory of their own";
+}
+
 Json json_of_lengths(const std::vector<LengthTimes>& times) {
   Json json = Json::array();
   for (const LengthTimes& each : times)
@@ -94,10 +99,7 @@ void bench_decode(const std::shared_ptr<const Engine>& engine, const BenchDecode
   fmt::print("{:<11} {}\n{:<11} {}, at most {}\n\n{}", "model", printable(source.path), "machine",
              printable(engine->device()), count_text(static_cast<uint64_t>(threads), "thread"),
              table_of_lengths(times));
-  fmt::print("\ncaches      {}\n", times.back().is_kept ? "kept by the context"
-                                   : times.back().is_in_place
-                                       ? "updated in place"
-                                       : "written by each run to memory of their own");
+  fmt::print("\ncaches      {}\n", caches_text(times.back()));
 }
 
 }  // namespace anneal

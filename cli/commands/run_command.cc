@@ -147,8 +147,10 @@ int run_engine(const RunFlags& flags) {
   }
   fmt::print("memory   {} beside the weights\n", bytes_text(context.memory_bytes()));
   if (flags.profile) fmt::print("\n{}", profile.text());
-  if (pattern) begin_states();
-  if (pattern) observe_run(*engine, context, *pattern, files ? &*files : nullptr);
+  if (pattern) {
+    begin_states();
+    observe_run(*engine, context, *pattern, files ? &*files : nullptr);
+  }
   return kSuccess;
 }
 

@@ -77,7 +77,10 @@ Decoder::Decoder(std::shared_ptr<const Engine> engine, const ContextOptions& opt
         "--decode: the model needs exactly one input of token ids: integers [batch, tokens]");
   keeps_states_ = std::ranges::any_of(
       engine_->inputs(), [](const TensorInfo& input) { return !input.state_output.empty(); });
-  keeps_states_ ? find_kept_states() : find_states();
+  if (keeps_states_)
+    find_kept_states();
+  else
+    find_states();
   inputs_.resize(engine_->inputs().size());
   outputs_.resize(engine_->outputs().size());
 }
