@@ -96,9 +96,10 @@ void round_one(const FourBitLayout& layout, const float* row, const RoundedRow& 
         (is_zero ? 0 : magnitude / kMostRounded) + hn::GetLane(hn::SumOfLanes(Floats(), wrong));
     auto sum = hn::Zero(Integers());
     for (int64_t i = 0; i < layout.group; i += kLanes) {
-      const auto q = hn::NearestInt(hn::Mul(hn::LoadU(Floats(), in + i), factor));
-      sum = hn::Add(sum, q);
-      hn::StoreU(hn::DemoteTo(bytes, q), bytes, to.q + group * layout.group + i);
+      const auto q =
+          hn::DemoteTo(bytes, hn::NearestInt(hn::Mul(hn::LoadU(Floats(), in + i), factor)));
+      sum = hn::Add(sum, hn::PromoteTo(Integers(), q));
+      hn::StoreU(q, bytes, to.q + group * layout.group + i);
     }
     to.sums[group] = hn::GetLane(hn::SumOfLanes(Integers(), sum));
   }
