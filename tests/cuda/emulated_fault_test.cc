@@ -362,13 +362,24 @@ TEST(EmulatedMemoryTest, FreshMemoryIsPoison) {
 }
 
 TEST(EmulatedDriverTest, TheEnvironmentIsChecked) {
-  for (const auto& [name, value] :
-       {std::pair{"ANNEAL_EMULATED_MEMORY", "much"}, {"ANNEAL_EMULATED_ORDER", "random"}}) {
+  for (const auto& [name, value] : {std::pair{"ANNEAL_EMULATED_MEMORY", "much"},
+                                    {"ANNEAL_EMULATED_ORDER", "random"},
+                                    {"ANNEAL_EMULATED_KERNELS", "some"}}) {
     const Setting setting(name, value);
     CUcontext context = nullptr;
     EXPECT_EQ(emulated_driver().cuDevicePrimaryCtxRetain(&context, 0), CUDA_ERROR_INVALID_VALUE);
     EXPECT_THAT(emulated_fault(), testing::AllOf(HasSubstr(name), HasSubstr(value)));
   }
+}
+
+TEST(EmulatedDriverTest, MaySkipKernels) {
+  const Setting skip("ANNEAL_EMULATED_KERNELS", "skip");
+  EmulatedTarget e;
+  const auto function = e.function("KERNEL($name, 64)(Out<f32> y) { y[threadIdx.x] = 1; }");
+  const auto y = e.upload(std::vector<float>(64, 3.0F));
+  EXPECT_EQ(e.launch(function, 1, 64, y), CUDA_SUCCESS);
+  EXPECT_THAT(e.download<float>(y, 64), testing::Each(3.0F));
+  EXPECT_EQ(e.launch(function, 1, 65, y), CUDA_ERROR_INVALID_VALUE) << "of a launch that is wrong";
 }
 
 TEST(HostCompilerTest, ErrorsNameTheLine) {

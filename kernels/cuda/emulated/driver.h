@@ -5,7 +5,7 @@
 // The environment is read when the context is made. ANNEAL_EMULATED_MEMORY is a number of bytes
 // (default 8G). ANNEAL_EMULATED_ORDER=reversed runs the last block and thread first.
 // ANNEAL_EMULATED_BOUNDS=allocations allows accesses beyond a tensor inside its allocation, as a
-// GPU does.
+// GPU does. ANNEAL_EMULATED_KERNELS=skip checks launches and runs none: results have no meaning.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -60,6 +60,15 @@ bool limits_accesses() {
          fmt::format("ANNEAL_EMULATED_BOUNDS is \"{}\": it may be tensors or allocations", bounds));
 }
 
+bool skips_kernels() {
+  const char* const setting = std::getenv("ANNEAL_EMULATED_KERNELS");
+  const std::string_view kernels = setting == nullptr ? "run" : setting;
+  if (kernels == "skip") return true;
+  if (kernels == "run") return false;
+  refuse(CUDA_ERROR_INVALID_VALUE,
+         fmt::format("ANNEAL_EMULATED_KERNELS is \"{}\": it may be run or skip", kernels));
+}
+
 }  // namespace
 
 void refuse(CUresult result, std::string text) { throw EmulatedRefusal{result, std::move(text)}; }
@@ -67,7 +76,8 @@ void refuse(CUresult result, std::string text) { throw EmulatedRefusal{result, s
 EmulatedContext::EmulatedContext()
     : memory(memory_limit(), limits_accesses()),
       runner(memory, reversed_order()),
-      capture_fails(cuda::capture_fails()) {}
+      capture_fails(cuda::capture_fails()),
+      skips_kernels(cuda::skips_kernels()) {}
 
 bool EmulatedContext::is_known(uint64_t address) const {
   if (EmulatedMemory::is_device(address)) return true;
@@ -157,6 +167,7 @@ void EmulatedContext::launch(EmulatedStream& stream, EmulatedFunction* function,
     refuse(CUDA_ERROR_INVALID_VALUE,
            fmt::format("{} is launched with {} bytes of dynamic shared memory, {} at most",
                        function->name, shared_bytes, most_shared->second));
+  if (skips_kernels) return;
   EmulatedLaunch launch{function, grid, block, shared_bytes, {}};
   for (int i = 0; i < entry.parameters; ++i) {
     uint64_t value = 0;

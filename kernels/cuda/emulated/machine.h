@@ -68,6 +68,7 @@ class EmulatedContext {
   // As a driver answers that does not capture, or only some of the work.
   enum class CaptureFails { kNever, kBegin, kLaunch, kEnd };
   const CaptureFails capture_fails;
+  const bool skips_kernels;  // launches are checked, then nothing runs
 
  private:
   // In device memory, or in page-locked memory; of other host memory nothing is known.
