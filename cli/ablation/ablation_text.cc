@@ -12,7 +12,10 @@ namespace anneal {
 namespace {
 
 // "1.25x": the speed as a multiple.
-std::string speedup_text(double slow, double fast) { return fmt::format("{:.2f}x", slow / fast); }
+std::string speedup_text(const AblationRow& over, const AblationRow& row) {
+  return fmt::format("{}{:.2f}x", is_within_noise(over, row) ? "~" : "",
+                     median(over.milliseconds) / median(row.milliseconds));
+}
 
 std::vector<std::string> cells_of(const Ablation& ablation, size_t i) {
   const AblationRow& row = ablation.rows[i];
@@ -21,15 +24,9 @@ std::vector<std::string> cells_of(const Ablation& ablation, size_t i) {
   cells.push_back(bytes_text(row.moved_bytes));
   cells.push_back(row.activation_bytes ? bytes_text(*row.activation_bytes) : "not known");
   if (ablation.has_times()) {
-    const double now = median(row.milliseconds);
-    cells.push_back(milliseconds_text(now));
-    cells.emplace_back();
-    if (i > 0) {
-      const AblationRow& before = ablation.rows[i - 1];
-      cells.back() = (is_within_noise(before, row) ? "~" : "") +
-                     speedup_text(median(before.milliseconds), now);
-    }
-    cells.push_back(i == 0 ? "" : speedup_text(median(ablation.rows[0].milliseconds), now));
+    cells.push_back(milliseconds_text(median(row.milliseconds)));
+    cells.push_back(i == 0 ? "" : speedup_text(ablation.rows[i - 1], row));
+    cells.push_back(i == 0 ? "" : speedup_text(ablation.rows[0], row));
   }
   cells.push_back(number_text(row.error.max_abs, 2));
   cells.push_back(number_text(row.error.relative, 2));
@@ -54,7 +51,8 @@ std::string total_text(const Ablation& ablation) {
   const double first = median(ablation.rows.front().milliseconds);
   const double last = median(ablation.rows.back().milliseconds);
   return fmt::format("{} of {} saved, {} as fast\n", milliseconds_text(first - last),
-                     milliseconds_text(first), speedup_text(first, last));
+                     milliseconds_text(first),
+                     speedup_text(ablation.rows.front(), ablation.rows.back()));
 }
 
 Json interval_json(const AblationRow& row) {
@@ -69,6 +67,11 @@ Json row_json(const Ablation& ablation, size_t i) {
     if (!ablation.has_times()) return nullptr;
     return median(other.milliseconds) / median(row.milliseconds);
   };
+  const auto noise_beside = [&](const AblationRow& other) -> Json {
+    if (i == 0 || !ablation.has_times()) return nullptr;
+    return is_within_noise(other, row);
+  };
+  const AblationRow& last = ablation.rows[i == 0 ? 0 : i - 1];
   return {{"name", row.name},
           {"passes", row.passes},
           {"rewrites", row.rewrites},
@@ -80,10 +83,9 @@ Json row_json(const Ablation& ablation, size_t i) {
           {"latency_milliseconds",
            row.milliseconds.empty() ? Json(nullptr) : latency_json(latency_of(row.milliseconds))},
           {"median_interval", interval_json(row)},
-          {"within_noise", i > 0 && ablation.has_times()
-                               ? Json(is_within_noise(ablation.rows[i - 1], row))
-                               : Json(nullptr)},
-          {"speedup_over_last", speedup_over(ablation.rows[i == 0 ? 0 : i - 1])},
+          {"within_noise", noise_beside(last)},
+          {"within_noise_in_all", noise_beside(ablation.rows[0])},
+          {"speedup_over_last", speedup_over(last)},
           {"speedup_over_first", speedup_over(ablation.rows[0])},
           {"max_abs_error", row.error.max_abs},
           {"relative_error", row.error.relative},

@@ -17,6 +17,7 @@
 namespace anneal {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -182,7 +183,7 @@ Ablation measured(std::vector<double> milliseconds) {
 TEST(AblationForms, CompareEachRowWithTheOneAboveAndTheFirst) {
   const Ablation ablation = measured({8, 4, 5, 2});
   const std::string text = ablation_text(ablation);
-  EXPECT_THAT(text, HasSubstr("6 ms of 8 ms saved, 4.00x as fast"));
+  EXPECT_THAT(text, HasSubstr("6 ms of 8 ms saved, ~4.00x as fast"));
   EXPECT_THAT(text, HasSubstr("left out: int8: no ranges"));
   const Json json = ablation_json(ablation);
   EXPECT_EQ(json["rows"][0]["speedup_over_last"], 1.0);
@@ -207,7 +208,11 @@ TEST(AblationForms, SayWhichGainsAreNoise) {
   EXPECT_TRUE(json["rows"][0]["within_noise"].is_null());
   EXPECT_EQ(json["rows"][1]["within_noise"], true);
   EXPECT_EQ(json["rows"][2]["within_noise"], false);
-  EXPECT_THAT(ablation_text(ablation), HasSubstr("~1.00x"));
+  EXPECT_TRUE(json["rows"][0]["within_noise_in_all"].is_null());
+  EXPECT_EQ(json["rows"][1]["within_noise_in_all"], true);
+  EXPECT_EQ(json["rows"][2]["within_noise_in_all"], false);
+  EXPECT_THAT(ablation_text(ablation), ContainsRegex("~1.00x +~1.00x"));
+  EXPECT_THAT(ablation_text(ablation), ContainsRegex(" 1.99x +1.99x"));
   EXPECT_THAT(ablation_svg(ablation), HasSubstr(", noise"));
 }
 
