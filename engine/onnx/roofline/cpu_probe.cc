@@ -16,6 +16,7 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "anneal/core/parallel.h"
 #include "anneal/core/refuse.h"
@@ -44,13 +45,16 @@ double seconds_since(ProbeClock::time_point begin) {
   return std::chrono::duration<double>(ProbeClock::now() - begin).count();
 }
 
-// body(thread) on all threads at a time, again and again: the shortest time until the last is done,
-// since what disturbs them only adds to it. A ThreadTeam would give the work of a thread that comes
-// late to another one.
+// body(thread) on all threads at a time, again and again: the shortest time from the start of the
+// first thread to the end of the last, since what disturbs them only adds to it. A ThreadTeam would
+// give the work of a thread that comes late to another one.
 class TimedTogether {
  public:
   TimedTogether(int threads, std::function<void(int thread)> body)
-      : threads_(threads), body_(std::move(body)), barrier_(threads) {}
+      : threads_(threads),
+        body_(std::move(body)),
+        barrier_(threads),
+        begins_(static_cast<size_t>(threads)) {}
 
   double shortest(double seconds) {
     seconds_ = seconds;
@@ -74,11 +78,11 @@ class TimedTogether {
   void repeat(int thread) {
     for (int i = 1;; ++i) {
       barrier_.arrive_and_wait();
-      const auto begin = ProbeClock::now();
+      begins_[static_cast<size_t>(thread)] = ProbeClock::now();
       body_(thread);
       barrier_.arrive_and_wait();
       if (thread == 0) {
-        const double took = seconds_since(begin);
+        const double took = seconds_since(*std::ranges::min_element(begins_));
         shortest_ = std::min(shortest_, took);
         spent_ += took;
         is_done_ = i >= kFewestTimes && spent_ >= seconds_;
@@ -91,6 +95,7 @@ class TimedTogether {
   const int threads_;
   const std::function<void(int thread)> body_;
   std::barrier<> barrier_;
+  std::vector<ProbeClock::time_point> begins_;  // of the round, by thread
   double seconds_ = 0, shortest_ = 1e30, spent_ = 0;
   bool is_done_ = false;  // the barrier orders it
 };
