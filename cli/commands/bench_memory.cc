@@ -43,10 +43,11 @@ struct Report {
   size_t profiles = 1;                                            // of the engine
   int profile = 0;                                                // of them
   std::vector<std::pair<std::string, int64_t>> other_sizes = {};  // names and values
+  std::vector<std::string> growing_sizes = {};
   std::vector<int64_t> probes;
   uint64_t weights = 0;
   MemoryFormula formula;
-  std::optional<BatchPolynomial> workspaces = {};
+  FormulasByBatch by_batch = {};
   std::vector<BatchMemory> batches = {};
   int contexts = 1;
   uint64_t limit = 0;  // 0: not known
@@ -107,6 +108,10 @@ std::string largest_text(const Report& report) {
                      *report.largest == report.most ? ", the most of " + report.owner() : "");
 }
 
+std::string bytes_of_batch(const BatchFormula& formula) {
+  return fmt::format("{}{} bytes", formula.is_exact ? "" : "at most ", formula.text);
+}
+
 void print_report(const Report& report) {
   const auto line = [](std::string_view name, const std::string& text) {
     fmt::print("{:<8} {}\n", name, printable(text));
@@ -114,10 +119,12 @@ void print_report(const Report& report) {
   line("model", fmt::format("{}, for {}; {} is {}", report.path, report.target, report.size,
                             report.is_batch ? "the batch" : "an open size, no batch"));
   line("weights", bytes_text(report.weights) + ", once for all contexts");
-  std::string others;
+  std::vector<std::string> others;
   for (const auto& [name, value] : report.other_sizes)
-    others += fmt::format("{}{} = {}", others.empty() ? "" : ", ", name, value);
-  if (!others.empty()) line("at", others);
+    others.push_back(fmt::format("{} = {}", name, value));
+  for (const std::string& name : report.growing_sizes)
+    others.push_back(fmt::format("{} grows with {}", name, report.size));
+  if (!others.empty()) line("at", fmt::format("{}", fmt::join(others, ", ")));
   const bool has_slices = std::ranges::any_of(
       report.batches, [](const BatchMemory& each) { return !each.cut.is_whole(); });
   for (const ActivationFormula& each : report.formula.activations)
@@ -132,13 +139,13 @@ void print_report(const Report& report) {
     line("", fmt::format("inputs: {} bytes, outputs: {} bytes", report.formula.inputs,
                          report.formula.outputs));
   line(report.formula.inputs.empty() ? "formula" : "",
-       report.workspaces
-           ? fmt::format("workspaces: {} bytes for {} from {} to {}", report.workspaces->text,
-                         report.size, report.workspaces->first, report.workspaces->last)
-           : fmt::format("workspaces: numbers, no polynomial of {}", report.size));
-  line("", report.formula.staging.empty()
-               ? "staging: numbers"
-               : fmt::format("staging: {} bytes", report.formula.staging));
+       report.formula.staging.empty() ? "staging: numbers"
+                                      : fmt::format("staging: {} bytes", report.formula.staging));
+  const auto& [arenas, workspaces] = report.by_batch;
+  if (arenas && workspaces)
+    line("in all",
+         fmt::format("arenas: {}, workspaces: {}, for {} from {} to {}", bytes_of_batch(*arenas),
+                     bytes_of_batch(*workspaces), report.size, arenas->first, arenas->last));
   line("probes",
        fmt::format("{} were measured at {} = {}",
                    report.formula.staging.empty() ? "staging and late values" : "late values",
@@ -156,6 +163,14 @@ Json held_json(const HeldMemory& held) {
           {"gpu", held.on_gpu()},  {"host", held.sum() - held.on_gpu()}};
 }
 
+Json by_batch_json(const std::optional<BatchFormula>& formula) {
+  if (!formula) return nullptr;
+  return {{"bytes", formula->text},
+          {"is_exact", formula->is_exact},
+          {"first", formula->first},
+          {"last", formula->last}};
+}
+
 Json memory_report_json(const Report& report) {
   Json json = {{"anneal", version()},           {"file", report.path},
                {"target", report.target},       {"size", report.size},
@@ -163,15 +178,13 @@ Json memory_report_json(const Report& report) {
                {"weight_bytes", report.weights}};
   json["other_sizes"] = Json::object();
   for (const auto& [name, value] : report.other_sizes) json["other_sizes"][name] = value;
+  json["growing_sizes"] = report.growing_sizes;
   json["formula"] = {
       {"inputs", report.formula.inputs},
       {"outputs", report.formula.outputs},
       {"staging", report.formula.staging.empty() ? Json(nullptr) : Json(report.formula.staging)}};
-  json["workspaces"] = nullptr;
-  if (report.workspaces)
-    json["workspaces"] = {{"bytes", report.workspaces->text},
-                          {"first", report.workspaces->first},
-                          {"last", report.workspaces->last}};
+  json["by_batch"] = {{"arenas", by_batch_json(report.by_batch.arenas)},
+                      {"workspaces", by_batch_json(report.by_batch.workspaces)}};
   json["formula"]["activations"] = Json::array();
   for (const ActivationFormula& each : report.formula.activations)
     json["formula"]["activations"].push_back(
@@ -262,10 +275,11 @@ void bench_memory(const std::shared_ptr<const Engine>& engine, const BenchMemory
                 .profiles = memory.profiles(),
                 .profile = memory.profile(),
                 .other_sizes = memory.other_sizes(),
+                .growing_sizes = memory.growing_sizes(),
                 .probes = memory.probes(),
                 .weights = facts.weight_bytes,
                 .formula = memory.formula(),
-                .workspaces = memory.workspaces(),
+                .by_batch = memory.formulas_by_batch(),
                 .contexts = contexts,
                 .limit = flags.limit,
                 .most = memory.most()};

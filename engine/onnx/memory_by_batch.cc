@@ -20,24 +20,10 @@ namespace {
 constexpr std::initializer_list<int64_t> kProbes = {2, 5};
 // Workspaces of bodies may begin to grow at any batch, mostly at a small one.
 constexpr std::initializer_list<int64_t> kProbesOfBodies = {1, 2, 3, 5, 8, 20};
-// Beyond the least batch. The first three give a polynomial, which the others have to agree with.
+// Beyond the least batch above 0, for batch_formula().
 constexpr std::initializer_list<int64_t> kComparedBatches = {0, 1, 2, 3, 4, 6, 7, 12, 15, 30, 63};
 constexpr size_t HeldMemory::*kPlanned[] = {&HeldMemory::arenas, &HeldMemory::workspaces,
                                             &HeldMemory::gpu_arenas, &HeldMemory::gpu_workspaces};
-
-// "4096 + 64*N" of coefficients of ascending powers.
-std::string polynomial_text(std::span<const int64_t> coefficients, const std::string& name) {
-  std::string text;
-  for (size_t power = 0; power < coefficients.size(); ++power) {
-    const int64_t value = coefficients[power];
-    if (value == 0) continue;
-    text += text.empty() ? (value < 0 ? "-" : "") : value < 0 ? " - " : " + ";
-    const int64_t size = value < 0 ? -value : value;
-    text += power == 0 ? fmt::format("{}", size)
-                       : fmt::format("{}*{}{}", size, name, power == 1 ? "" : "^2");
-  }
-  return text.empty() ? "0" : text;
-}
 
 // A batch that no run could have: too large to be counted, or outside of the engine's sizes.
 bool is_out_of_reach(const Error& error) {
@@ -107,46 +93,52 @@ MemoryFormula MemoryByBatch::formula() const {
   return formula;
 }
 
-std::optional<BatchPolynomial> MemoryByBatch::workspaces() const {
-  if (!plan_->bodies.empty()) return std::nullopt;
-  std::vector<std::pair<int64_t, int64_t>> found;  // the batch beyond the least one, its bytes
+FormulasByBatch MemoryByBatch::formulas_by_batch() const {
+  std::vector<BytesOfBatch> arenas, workspaces;
   for (const int64_t more : kComparedBatches) {
-    if (bounds_.min + more > bounds_.max) break;
+    const int64_t batch = std::max<int64_t>(bounds_.min, 1) + more;
+    if (batch > bounds_.max) break;
     try {
-      const HeldMemory held = planned(bindings_for(bounds_.min + more));
-      found.emplace_back(more, static_cast<int64_t>(held.workspaces));
+      const HeldMemory held = predict(batch);
+      arenas.emplace_back(batch, static_cast<int64_t>(held.arenas));
+      workspaces.emplace_back(batch, static_cast<int64_t>(held.workspaces));
     } catch (const Error& error) {
       if (!is_out_of_reach(error)) throw;
       break;
     }
   }
-  if (found.size() < 4) return std::nullopt;
-  const int64_t start = found[0].second, slope = found[1].second - start,
-                twice = found[2].second - 2 * found[1].second + start;
-  // start + slope*k + square*k*(k - 1), where k is the batch beyond the least one.
-  if (twice % 2 != 0) return std::nullopt;
-  const int64_t square = twice / 2, least = bounds_.min;
-  for (const auto& [more, bytes] : found)
-    if (start + slope * more + square * more * (more - 1) != bytes) return std::nullopt;
-  const int64_t coefficients[] = {start - slope * least + square * least * (least + 1),
-                                  slope - square * (2 * least + 1), square};
-  return BatchPolynomial{polynomial_text(coefficients, size_), least, least + found.back().first};
+  return {batch_formula(arenas, size_), batch_formula(workspaces, size_)};
 }
 
-std::vector<std::pair<std::string, int64_t>> MemoryByBatch::other_sizes() const {
-  std::vector<std::pair<std::string, int64_t>> others;
+std::vector<uint32_t> MemoryByBatch::sizes_beside() const {
+  std::vector<uint32_t> beside;
   for (uint32_t symbol = 0; symbol < at_first_.size(); ++symbol) {
-    const auto& [name, bounds] = plan_->sizes->symbols()[symbol];
+    const Bounds& bounds = plan_->sizes->symbols()[symbol].bounds;
     const auto has_it = [&](uint32_t input) {
       return std::ranges::any_of(port_shape(*plan_, input), [&](Size size) {
         return contains_symbol(*plan_->sizes, size, symbol);
       });
     };
-    if (symbol != symbol_ && at_first_[symbol] && per_row_[symbol] == 0 &&
-        bounds.min < bounds.max && std::ranges::any_of(plan_->inputs, has_it))
-      others.emplace_back(name, *at_first_[symbol]);
+    if (symbol != symbol_ && at_first_[symbol] && bounds.min < bounds.max &&
+        std::ranges::any_of(plan_->inputs, has_it))
+      beside.push_back(symbol);
   }
+  return beside;
+}
+
+std::vector<std::pair<std::string, int64_t>> MemoryByBatch::other_sizes() const {
+  std::vector<std::pair<std::string, int64_t>> others;
+  for (const uint32_t symbol : sizes_beside())
+    if (per_row_[symbol] == 0)
+      others.emplace_back(plan_->sizes->symbols()[symbol].name, *at_first_[symbol]);
   return others;
+}
+
+std::vector<std::string> MemoryByBatch::growing_sizes() const {
+  std::vector<std::string> names;
+  for (const uint32_t symbol : sizes_beside())
+    if (per_row_[symbol] != 0) names.push_back(plan_->sizes->symbols()[symbol].name);
+  return names;
 }
 
 MemoryByBatch::Binding MemoryByBatch::dims_at(int64_t batch) const {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "anneal/engine/onnx/batch_formula.h"
 #include "anneal/engine/onnx/memory_formula.h"
 #include "anneal/engine/run/context/batch_split.h"
 #include "anneal/engine/run/engine.h"
@@ -20,11 +21,10 @@ namespace anneal {
 // Inputs that a run accepts, in order: of these dims, nullopt: of any that go with the others.
 using MakeInputs = std::function<std::vector<Tensor>(const std::vector<std::optional<Dims>>& dims)>;
 
-// Bytes as a polynomial of the batch that gives the exact number of each batch from `first` to
-// `last` that was compared.
-struct BatchPolynomial {
-  std::string text;  // "4096 + 64*N"
-  int64_t first = 0, last = 0;
+// Of what contexts are predicted to hold, over small batches; nullopt: too few batches are
+// possible.
+struct FormulasByBatch {
+  std::optional<BatchFormula> arenas, workspaces;
 };
 
 struct BatchMemory {
@@ -50,9 +50,7 @@ class MemoryByBatch {
 
   // Without `staging` if a measured batch held other bytes.
   MemoryFormula formula() const;
-  // What the kernels say of their workspaces, for all that run at once. nullopt: no polynomial of
-  // degree 2 with whole coefficients, or bodies of control flow have workspaces, too.
-  std::optional<BatchPolynomial> workspaces() const;
+  FormulasByBatch formulas_by_batch() const;
   int profile() const { return options_.profile; }
   size_t profiles() const { return EngineInternals::profile_count(*engine_); }  // of the engine
   // Whether steps run on a GPU, whose memory is its own.
@@ -64,6 +62,8 @@ class MemoryByBatch {
   const std::vector<int64_t>& probes() const { return probed_; }
   // The other open sizes of the inputs that stay the same in all batches: names and values.
   std::vector<std::pair<std::string, int64_t>> other_sizes() const;
+  // The names of those that grow with it.
+  std::vector<std::string> growing_sizes() const;
   bool has_bodies() const { return !plan_->bodies.empty(); }
   bool has_declared_sizes() const { return !declared_.empty(); }
 
@@ -85,6 +85,8 @@ class MemoryByBatch {
     size_t count() const { return together.size() + alone.size() * threads; }
   };
   void find_size(const Binding& dims);
+  // The other open sizes of the inputs.
+  std::vector<uint32_t> sizes_beside() const;
   Binding dims_at(int64_t batch) const;
   RowCut cut_of(const Binding& dims) const;
   Bindings bindings_for(int64_t batch) const;

@@ -12,7 +12,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from command_case import ANNEAL, Command, F32, I64, field, model, node, npy, tensor, value_info
+from command_case import ANNEAL, Command, F32, I64, field, graph, model, node, npy, tensor, value_info
 
 # Axis 1 is summed up, so the steps stay apart and the values between them lie in the arena.
 SUMS = model([node("Abs", ["x"], ["a"], "abs"), node("CumSum", ["a", "axis"], ["b"], "sum"),
@@ -180,13 +180,36 @@ class MemoryByBatch(Command):
                     self.assertEqual(held["staging"], per_row * each["batch"])
                     self.assertEqual(held["gpu"] + held["host"], held["all"])
                     self.assertEqual(held["gpu"] > 0, target == "emulated")
-                formula = report["workspaces"]
-                if formula and each["batch"] <= formula["last"]:
-                    bytes_of = eval(formula["bytes"].replace("^", "**"), {"N": each["batch"]})
-                    # What has no bytes is allocated with one, on each device.
-                    self.assertAlmostEqual(each["measured_bytes"]["workspaces"], bytes_of, delta=2)
+                for part in ("arenas", "workspaces"):
+                    formula = report["by_batch"][part]
+                    self.assertEqual((formula["first"], formula["last"]), (1, 64))
+                    of_batch = eval(formula["bytes"].replace("^", "**"), {"N": each["batch"]})
+                    if formula["is_exact"]:
+                        self.assertEqual(each["measured_bytes"][part], of_batch)
+                    else:
+                        self.assertLessEqual(each["measured_bytes"][part], of_batch)
+                        self.assertLess(of_batch, 1.5 * each["measured_bytes"][part] + 65536)
+                    self.assertIn(f"{part}: {'' if formula['is_exact'] else 'at most '}{formula['bytes']} bytes", out)
             self.assertEqual("on GPU" in out, target == "emulated")
-        self.assertTrue(report["workspaces"], out)
+        self.assertTrue(report["by_batch"]["workspaces"]["is_exact"], out)
+
+    def test_sizes_that_grow_with_the_batch_are_named(self):
+        joined = [graph([node("Concat", ["x", "z"], ["both"], "join") + field(5, field(1, "axis") + field(3, 1) + field(20, 2)),
+                         node(op, ["both"], [name], op)], [], [value_info(name, ["N", 12])])
+                  for op, name in (("Softmax", "p"), ("Exp", "q"))]
+        branches = b"".join(field(5, field(1, name) + field(6, body) + field(20, 5))
+                            for name, body in zip(("then_branch", "else_branch"), joined))
+        self.write("m.onnx", model([node("If", ["c"], ["y"], "choice") + branches],
+                                   [value_info("x", ["N", 8]), value_info("z", ["M", 4]), value_info("c", [], 9)],
+                                   [value_info("y", ["R", 12])]))
+        out, report = self.report("m.onnx")
+        self.assertIn("M grows with N\n", out)
+        self.assertEqual(report["growing_sizes"], ["M"])
+        self.assertEqual([each["input_bytes"] for each in report["batches"]], [48 * n + 1 for n in (1, 4, 16)])
+        # The branches have arenas of their own.
+        self.assertGreaterEqual(report["batches"][2]["measured_bytes"]["arenas"], 16 * 48)
+        for each in report["batches"]:
+            self.assertLessEqual(each["measured_bytes"]["arenas"], eval(report["by_batch"]["arenas"]["bytes"], {"N": each["batch"]}))
 
     def test_a_limit_is_of_the_gpu(self):
         self.write("m.onnx", SUMS)
