@@ -83,6 +83,8 @@ inline constexpr std::string_view kFusedInto = "fused";
 inline constexpr std::string_view kEliminated = "removed";
 // The subject is a layer that runs on the CPU though the plan is for another device; text: why.
 inline constexpr std::string_view kFallback = "fallback";
+// The subject is a layer that runs on the CPU because its results only decide sizes or conditions.
+inline constexpr std::string_view kDecidesShapes = "shapes";
 // The subject is the graph; text: whether a batch may run in parts, or why it stays whole.
 inline constexpr std::string_view kBatchSplit = "batch_split";
 // The subject is an input whose default value the engine's sizes exclude.

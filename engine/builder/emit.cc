@@ -209,10 +209,11 @@ void LayerEmitter::emit_with_copies(const Layer& layer, size_t place, const Laid
 }
 
 void LayerEmitter::note_fallback(const Layer& layer, const Layouts::OfLayer& choice) {
-  if (!choice.why_not_first.empty())
-    steps_.note(choice.decides_shapes ? "shapes" : std::string(kFallback), layer.name,
-                fmt::format("{} runs on {}{}", to_string(layer.op),
-                            places_[choice.place].device->target(), choice.why_not_first));
+  // A condition is the host's to check.
+  if (choice.why_not_first.empty() || std::holds_alternative<Require>(layer.op)) return;
+  steps_.note(std::string(choice.decides_shapes ? kDecidesShapes : kFallback), layer.name,
+              fmt::format("{} runs on {}{}", to_string(layer.op),
+                          places_[choice.place].device->target(), choice.why_not_first));
 }
 
 void LayerEmitter::emit_layer(LayerId id) {

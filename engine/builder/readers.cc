@@ -60,6 +60,7 @@ void Readers::add(size_t place, ValueId value, double elements) {
 }
 
 bool Readers::want_all_on(size_t place, ValueId value) const {
+  if (graph_.constant(value)) return are_on(place, value);
   return (1 + kLinkOverCut) * elements(place, value) >= elements_of(graph_, value);
 }
 

@@ -4,7 +4,10 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
+#include <variant>
 
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
@@ -33,13 +36,20 @@ void add_fallbacks(const Plan& plan, std::vector<BuildDecision>& fallbacks) {
 }
 
 void count_steps(const Plan& plan, BuildPlan& result) {
+  std::unordered_set<std::string_view> for_shapes;  // names of layers
+  for (const Decision& decision : plan.decisions)
+    if (decision.stage == kDecidesShapes) for_shapes.insert(decision.subject);
+  const auto belongs_on_host = [&](const Step& step) {
+    return std::holds_alternative<SizeTensor>(step.op) ||
+           std::holds_alternative<Require>(step.op) || for_shapes.contains(step.name);
+  };
   for (const Step& step : plan.steps) {
     if (!bodies_of(step.op).empty()) continue;  // its bodies' steps count
     if (step.kernel == kTransfer)
       ++result.copy_steps;
     else if (step.device + 1u < plan.devices.size())
       ++result.gpu_steps;
-    else
+    else if (!belongs_on_host(step))
       ++result.cpu_steps;
   }
   for (const Plan& body : plan.bodies) count_steps(body, result);

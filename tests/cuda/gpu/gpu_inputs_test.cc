@@ -131,6 +131,26 @@ TEST(GpuInputs, OfALittlePartOnlyThatIsCopied) {
   expect_right(kSmallPart, engine, {{64, 30}});
 }
 
+// Of a table, as of rotary embeddings, each run reads few rows. The table is copied at load.
+constexpr std::string_view kTable = R"txt(
+size N in 1..64 opt 2
+graph table(x: f32[N,30])
+  const t: f32[64,30] = random(1)
+  rows = SizeTensor() elements=[N]
+  r = Slice(t, i64{0}, rows, i64{0}, i64{1})
+  y = Pointwise(x, r) program="(f32,f32)->(f32) mul($0,$1)"
+  return y
+)txt";
+
+TEST(GpuInputs, PartsOfConstantsAreTakenOnTheGpu) {
+  const auto engine = gpu_engine(kTable);
+  EXPECT_THAT(copied(plan_of(*engine)), ElementsAre("x"));
+  EXPECT_THAT(kernels(plan_of(*engine), false), ElementsAre());
+  EXPECT_THAT(decision_on(plan_of(*engine), "r"), HasSubstr("where it is read"));
+  expect_right(kTable, engine, {{3, 30}});
+  expect_right(kTable, engine, {{64, 30}});
+}
+
 // Channels last, as exporters of TensorFlow's models give them.
 constexpr std::string_view kChannelsLast = R"txt(
 graph channels_last(x: f32[2,9,7,8])
