@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
+
+#include "anneal/core/float16.h"
 
 namespace anneal::cpu {
 namespace {
@@ -27,12 +31,13 @@ Weights random_weights(const FourBitLayout& layout, std::mt19937& random) {
   for (uint8_t& zero : zeros) zero = static_cast<uint8_t>(random() % 16);
   for (float& scale : scales) scale = std::normal_distribution<float>(0, 0.1F)(random);
   Weights weights{layout, std::vector<std::byte>(layout.bytes())};
+  weights.layout.scale_factor = scale_factor_of(scales, layout.groups()).value();
   const FourBitSource source{.codes = codes.data(),
                              .scales = scales.data(),
                              .zeros = layout.has_zeros ? zeros.data() : nullptr,
                              .factor_stride = layout.groups()};
   for (int64_t panel = 0; panel < layout.panels(); ++panel)
-    pack_four_bits(layout, source, panel, weights.panels.data());
+    pack_four_bits(weights.layout, source, panel, weights.panels.data());
   return weights;
 }
 
@@ -68,6 +73,45 @@ std::vector<float> product(FourBitDots dots, const Weights& weights, Rows& rows,
         .c = c.data(),
         .c_stride = columns});
   return c;
+}
+
+// Each scale as f16 holds it, relative to itself or to the largest one of its column.
+double worst_rounding(const std::vector<float>& scales, size_t groups, float factor) {
+  double worst = 0;
+  for (size_t at = 0; at < scales.size(); ++at) {
+    const auto column = scales.begin() + static_cast<std::ptrdiff_t>(at / groups * groups);
+    const float held = to_f32(to_f16(scales[at] * factor)) / factor;
+    EXPECT_TRUE(std::isfinite(held));
+    const float most =
+        *std::max_element(column, column + static_cast<std::ptrdiff_t>(groups),
+                          [](float a, float b) { return std::abs(a) < std::abs(b); });
+    worst = std::max(worst, std::abs(double{held} - scales[at]) / std::abs(most));
+  }
+  return worst;
+}
+
+TEST(FourBitDots, ScalesTakeHalfPrecision) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::mt19937 random(3);
+  for (const float size : {1e-7F, 1e-5F, 0.02F, 1.0F, 7e4F, 1e9F}) {
+    std::vector<float> scales(96);
+    for (float& scale : scales) scale = size * std::normal_distribution<float>()(random);
+    scales[5] = scales[90] = size * 1e-30F;
+    const auto factor = scale_factor_of(scales, 8);
+    ASSERT_TRUE(factor) << size;
+    EXPECT_EQ(std::exp2(std::round(std::log2(*factor))), *factor);
+    EXPECT_LE(worst_rounding(scales, 8, *factor), 1.0 / 2048) << size;
+  }
+  EXPECT_EQ(scale_factor_of(std::vector<float>(8), 4), 1);
+  EXPECT_EQ(scale_factor_of(std::vector<float>{1, -2, 0, 0}, 2), 16384.0F / 2);
+  // The largest ones of two columns may be 2^27 apart.
+  const std::vector<float> apart{1, 1e-20F, std::ldexp(1.0F, -27), 0};
+  ASSERT_TRUE(scale_factor_of(apart, 2));
+  EXPECT_LE(worst_rounding(apart, 2, *scale_factor_of(apart, 2)), 1.0 / 2048);
+  EXPECT_FALSE(scale_factor_of(std::vector<float>{1, 1, std::ldexp(1.0F, -28), 0}, 2));
+  EXPECT_FALSE(scale_factor_of(std::vector<float>{1, kInfinity}, 2));
+  EXPECT_FALSE(scale_factor_of(std::vector<float>{NAN, 1}, 2));
+  EXPECT_FALSE(scale_factor_of(std::vector<float>{1e30F, 1e30F}, 2));
 }
 
 TEST(FourBitDots, AreTheSameBitsForAllInstructionSets) {

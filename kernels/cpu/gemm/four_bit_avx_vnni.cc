@@ -6,7 +6,7 @@
 
 #include "anneal/kernels/cpu/gemm/four_bit_dots.h"
 
-HWY_PUSH_ATTRIBUTES("avx2,fma,avxvnni")
+HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,avxvnni")
 namespace anneal::cpu {
 namespace {
 
@@ -28,8 +28,8 @@ struct NarrowQuads {
   static HWY_INLINE Integer load_bytes(const std::byte* p) {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
   }
-  static HWY_INLINE Float load_floats(const std::byte* p) {
-    return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+  static HWY_INLINE Float load_halves(const std::byte* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
   static HWY_INLINE void store(Float x, float* p) { _mm256_storeu_ps(p, x); }
   static HWY_INLINE Integer both(Integer a, Integer b) { return _mm256_and_si256(a, b); }

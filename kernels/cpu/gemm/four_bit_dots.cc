@@ -1,5 +1,6 @@
 #include "anneal/kernels/cpu/gemm/four_bit_dots.h"
 
+#include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -56,8 +57,9 @@ struct Pairs {
     return hn::PromoteTo(Integers(), hn::LoadU(hn::Rebind<uint8_t, Integers>(),
                                                reinterpret_cast<const uint8_t*>(p)));
   }
-  static HWY_INLINE Float load_floats(const std::byte* p) {
-    return hn::LoadU(Floats(), reinterpret_cast<const float*>(p));
+  static HWY_INLINE Float load_halves(const std::byte* p) {
+    return hn::PromoteTo(Floats(), hn::LoadU(hn::Rebind<hwy::float16_t, Floats>(),
+                                             reinterpret_cast<const hwy::float16_t*>(p)));
   }
   static HWY_INLINE void store(Float x, float* p) { hn::StoreU(x, Floats(), p); }
   static HWY_INLINE Integer both(Integer a, Integer b) { return hn::And(a, b); }
@@ -92,8 +94,8 @@ void round_one(const FourBitLayout& layout, const float* row, const RoundedRow& 
     const float magnitude = hn::GetLane(hn::MaxOfLanes(Floats(), most));
     const bool is_zero = magnitude < kLeastMagnitude;
     const auto factor = hn::Set(Floats(), is_zero ? 0 : kMostRounded / magnitude);
-    to.scales[group] =
-        (is_zero ? 0 : magnitude / kMostRounded) + hn::GetLane(hn::SumOfLanes(Floats(), wrong));
+    to.scales[group] = (is_zero ? 0 : magnitude / kMostRounded / layout.scale_factor) +
+                       hn::GetLane(hn::SumOfLanes(Floats(), wrong));
     auto sum = hn::Zero(Integers());
     for (int64_t i = 0; i < layout.group; i += kLanes) {
       const auto q =
@@ -110,23 +112,23 @@ void dots(const FourBitBlock& block) {
   constexpr int64_t kColumns = FourBitLayout::kColumns;
   for (int64_t row = 0; row < block.row_count; ++row)
     for (int64_t n = 0; n < block.panels * kColumns; ++n) {
-      const std::byte* panel = block.panel + n / kColumns * layout.panel_bytes();
+      const std::byte* const panel = block.panel + n / kColumns * layout.panel_bytes();
       const int64_t column = n % kColumns;
       float sum = 0;
-      for (int64_t group = 0; group < layout.groups(); ++group, panel += layout.group_bytes()) {
-        const int8_t* const q = block.rows.q + row * layout.k + group * layout.group;
+      for (int64_t group = 0; group < layout.groups(); ++group) {
         int32_t dot = 0;
-        for (int64_t k = 0; k < layout.group; ++k) {
+        for (int64_t k = group * layout.group; k < (group + 1) * layout.group; ++k) {
           const auto byte = std::to_integer<int>(panel[k / 8 * 64 + column * 4 + k % 4]);
-          dot += q[k] * (byte >> k % 8 / 4 * 4 & 15);
+          dot += block.rows.q[row * layout.k + k] * (byte >> k % 8 / 4 * 4 & 15);
         }
         const int64_t of_group = row * layout.groups() + group;
-        float scale;
-        std::memcpy(&scale, panel + layout.scales_at() + column * 4, sizeof scale);
+        const int64_t factor = group * kColumns + column;
+        Float16 scale;
+        std::memcpy(&scale, panel + layout.scales_at() + factor * 2, sizeof scale);
         const int zero =
-            layout.has_zeros ? std::to_integer<int>(panel[layout.zeros_at() + column]) : 8;
+            layout.has_zeros ? std::to_integer<int>(panel[layout.zeros_at() + factor]) : 8;
         sum = std::fma(static_cast<float>(dot - zero * block.rows.sums[of_group]),
-                       scale * block.rows.scales[of_group], sum);
+                       to_f32(scale) * block.rows.scales[of_group], sum);
       }
       block.c[row * block.c_stride + n] = sum;
     }
@@ -142,7 +144,7 @@ void round_one(const FourBitLayout& layout, const float* row, const RoundedRow& 
     }
     const bool is_zero = most < kLeastMagnitude;
     const float factor = is_zero ? 0 : kMostRounded / most;
-    to.scales[group] = (is_zero ? 0 : most / kMostRounded) + wrong;
+    to.scales[group] = (is_zero ? 0 : most / kMostRounded / layout.scale_factor) + wrong;
     to.sums[group] = 0;
     for (int64_t i = 0; i < layout.group; ++i) {
       const float rounded = std::nearbyint(in[i] * factor);
@@ -160,11 +162,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <fmt/format.h>
 
+#include <limits>
+
 namespace anneal::cpu {
 
 std::string FourBitLayout::form() const {
-  return fmt::format("4 bits: {}x{}, scales{} of {}", k, n, has_zeros ? " and zero points" : "",
-                     group);
+  return fmt::format("4 bits: {}x{}, f16 scales{} of {}, {}", k, n,
+                     has_zeros ? " and zero points" : "", group, scale_factor);
 }
 
 namespace {
@@ -183,34 +187,58 @@ uint32_t spread(uint32_t halves) {
 
 }  // namespace
 
+std::optional<float> scale_factor_of(std::span<const float> scales, int64_t groups) {
+  // The largest scale of all becomes 2^14 to 2^15. f16 rounds numbers from 2^-13 on by 2^-12 of
+  // them at most, and smaller ones by 2^-25: 2^-12 of the largest scale of their column.
+  constexpr int kMost = 15, kLeast = -12, kMostRaised = 40;
+  const auto exponent_of = [](float magnitude) {
+    int exponent = 0;
+    std::frexp(magnitude, &exponent);
+    return exponent;
+  };
+  float most = 0, least = std::numeric_limits<float>::infinity();  // of the columns' largest ones
+  for (size_t at = 0; at < scales.size(); at += static_cast<size_t>(groups)) {
+    float of_column = 0;
+    for (const float scale : scales.subspan(at, static_cast<size_t>(groups))) {
+      if (!std::isfinite(scale)) return std::nullopt;
+      of_column = std::max(of_column, std::abs(scale));
+    }
+    most = std::max(most, of_column);
+    if (of_column > 0) least = std::min(least, of_column);
+  }
+  if (most == 0) return 1;
+  const int raised = kMost - exponent_of(most);
+  if (exponent_of(least) + raised < kLeast || std::abs(raised) > kMostRaised) return std::nullopt;
+  return std::ldexp(1.0F, raised);
+}
+
 void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, int64_t panel,
                     std::byte* to) {
   const int64_t first = panel * FourBitLayout::kColumns;
   const int64_t width = std::min(FourBitLayout::kColumns, layout.n - first);
   to += panel * layout.panel_bytes();
   std::memset(to, 0, static_cast<size_t>(layout.panel_bytes()));
-  const int64_t groups = layout.groups(), step = source.bits;  // bytes of eight codes
+  const int64_t step = source.bits;  // bytes of eight codes
   // Of 2 bits without zero points: the difference of the middles.
   const uint32_t raise = source.bits == 2 && !layout.has_zeros ? 0x66666666 : 0;
   for (int64_t column = 0; column < width; ++column) {
     const uint8_t* from = source.codes + (first + column) * (layout.k * source.bits / 8);
     const int64_t factor = (first + column) * source.factor_stride;
-    std::byte* at = to;
-    for (int64_t group = 0; group < groups; ++group, at += layout.group_bytes()) {
-      auto* out = reinterpret_cast<uint8_t*>(at) + column * 4;
-      for (int64_t k = 0; k < layout.group; k += 8, out += 64, from += step) {
-        uint32_t codes;
-        if (source.bits == 4)
-          std::memcpy(&codes, from, sizeof codes);
-        else
-          codes = (widened(from[0]) | widened(from[1]) << 16) + raise;
-        codes = spread(codes & 0xffff) | spread(codes >> 16) << 4;
-        std::memcpy(out, &codes, sizeof codes);
-      }
-      std::memcpy(at + layout.scales_at() + column * 4, source.scales + factor + group,
-                  sizeof(float));
-      if (layout.has_zeros)
-        at[layout.zeros_at() + column] = std::byte{source.zeros[factor + group]};
+    std::byte* out = to + column * 4;
+    for (int64_t k = 0; k < layout.k; k += 8, out += 64, from += step) {
+      uint32_t codes;
+      if (source.bits == 4)
+        std::memcpy(&codes, from, sizeof codes);
+      else
+        codes = (widened(from[0]) | widened(from[1]) << 16) + raise;
+      codes = spread(codes & 0xffff) | spread(codes >> 16) << 4;
+      std::memcpy(out, &codes, sizeof codes);
+    }
+    for (int64_t group = 0; group < layout.groups(); ++group) {
+      const int64_t at = group * FourBitLayout::kColumns + column;
+      const Float16 scale = to_f16(source.scales[factor + group] * layout.scale_factor);
+      std::memcpy(to + layout.scales_at() + at * 2, &scale, sizeof scale);
+      if (layout.has_zeros) to[layout.zeros_at() + at] = std::byte{source.zeros[factor + group]};
     }
   }
 }

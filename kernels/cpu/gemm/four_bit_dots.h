@@ -4,15 +4,18 @@
 //   y[row][n] = sum over groups of  s[row][group] scale[group][n] sum over the group's k of
 //               q[row][k] (code[k][n] - zero[group][n])
 //
-// Panels of 16 columns follow each other. A panel holds its groups, and a group holds
-//   for each 8 of its k: 64 bytes, four for each column; byte j of a column has code j of the eight
-//                        in its low half and code j + 4 in its high half
-//   16 scales (f32)
-//   16 zero points (u8), if the layout has them; else all are 8
-// The layout and the results are the same for every instruction set.
+// Panels of 16 columns follow each other. A panel holds
+//   for each 8 of k: 64 bytes, four for each column; byte j of a column has code j of the eight in
+//                    its low half and code j + 4 in its high half
+//   for each group: 16 scales (f16), times the power of two by which the rows' scales are divided
+//   for each group: 16 zero points (u8), if the layout has them; else all are 8
+// The layout and the results are the same for every instruction set. Scales of f16 are as accurate
+// as 8-bit rows need, and take half the memory.
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "anneal/core/integer.h"
@@ -27,22 +30,25 @@ struct FourBitLayout {
   static constexpr int64_t kMostGroup = 1 << 16;
   int64_t k = 0, n = 0, group = 0;  // group: a divisor of k
   bool has_zeros = false;
+  float scale_factor = 1;                               // of the packed scales: a power of two
+  static constexpr int64_t kScaleBytes = kColumns * 2;  // of a group of a panel
   int64_t groups() const { return k / group; }
   int64_t panels() const { return ceil_div(n, kColumns); }
-  int64_t scales_at() const { return group * kColumns / 2; }  // in a group of a panel
-  int64_t zeros_at() const { return scales_at() + kColumns * 4; }
-  int64_t group_bytes() const { return zeros_at() + (has_zeros ? kColumns : 0); }
-  int64_t panel_bytes() const { return groups() * group_bytes(); }
+  int64_t code_bytes() const { return k * kColumns / 2; }  // of a panel
+  int64_t scales_at() const { return code_bytes(); }
+  int64_t zeros_at() const { return scales_at() + groups() * kScaleBytes; }
+  int64_t panel_bytes() const {
+    return align_up(zeros_at() + (has_zeros ? groups() * kColumns : 0), 64);
+  }
   size_t bytes() const { return static_cast<size_t>(panels() * panel_bytes()); }
   std::string form() const;  // as packed_constant() wants it
 };
 
-// The prefetch distance of a tile of `panels` panels, in bytes. The end of its panels fetches the
-// beginning of the next tile's.
-inline int64_t ahead_of(const FourBitLayout& layout, int64_t group, int panels) {
-  constexpr int64_t kAhead = 2048;
-  const bool is_beyond = group * layout.group_bytes() + kAhead >= layout.panel_bytes();
-  return kAhead + (is_beyond ? (panels - 1) * layout.panel_bytes() : 0);
+// What a tile of `panels` panels fetches beside the byte at `at` of a part of a panel: `distance`
+// bytes ahead, at the end of the part from the next tile's.
+inline int64_t ahead_of(const FourBitLayout& layout, int64_t at, int64_t part_bytes,
+                        int64_t distance, int panels) {
+  return distance + (at + distance >= part_bytes ? panels * layout.panel_bytes() - part_bytes : 0);
 }
 
 // Weights to pack: columns of k codes of 4 or 2 bits, from the lowest bits of a byte on; scales and
@@ -56,11 +62,14 @@ struct FourBitSource {
   const uint8_t* zeros = nullptr;
   int64_t factor_stride = 0;
 };
+// FourBitLayout::scale_factor for these scales, `groups` for each column. nullopt: one is not
+// finite, or the largest scales of two columns are too far apart for f16.
+std::optional<float> scale_factor_of(std::span<const float> scales, int64_t groups);
 void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, int64_t panel,
                     std::byte* to);
 
-// A row of f32 as q * scale, with a scale for each group: the largest magnitude becomes 127. A
-// group with a number that is not finite has a NaN as its scale.
+// A row of f32 as q * scale * layout.scale_factor, with a scale for each group: the largest
+// magnitude becomes 127. A group with a number that is not finite has a NaN as its scale.
 struct RoundedRow {
   int8_t* q = nullptr;      // k
   float* scales = nullptr;  // one for each group

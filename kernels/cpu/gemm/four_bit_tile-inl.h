@@ -8,7 +8,8 @@
 //   kTermsOfLoop            of k in one pass of the inner loop: 8 or 16
 // and operations on lanes by their names.
 
-constexpr int kFourBitRows = 4;  // at most, of a tile
+constexpr int kFourBitRows = 4;                                // at most, of a tile
+constexpr int64_t kAheadOfCodes = 2048, kAheadOfScales = 256;  // bytes that are fetched ahead
 
 // Few rows take several panels, whose sums hide each other's latency.
 template <class V>
@@ -31,21 +32,22 @@ void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
   constexpr int kPanelVectors = static_cast<int>(FourBitLayout::kColumns) / V::kLanes;
   constexpr int kVectors = kPanels * kPanelVectors;
   const FourBitLayout& layout = *block.layout;
-  const int64_t groups = layout.groups(), group_bytes = layout.group_bytes();
+  const int64_t groups = layout.groups();
   const Integer halves = V::set(0x0F0F0F0F);
-  const std::byte* weights[kPanels];
+  const std::byte* panels[kPanels];
 #pragma GCC unroll 4
-  for (int i = 0; i < kPanels; ++i) weights[i] = block.panel + (panel + i) * layout.panel_bytes();
+  for (int i = 0; i < kPanels; ++i) panels[i] = block.panel + (panel + i) * layout.panel_bytes();
   const int8_t* q = block.rows.q + row * layout.k;
-  const float* const scales = block.rows.scales + row * groups;
+  const float* const row_scales = block.rows.scales + row * groups;
   const int32_t* const q_sums = block.rows.sums + row * groups;
   Float sums[kRows][kVectors];
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) sums[r][v] = V::set(0.0F);
+  int64_t at = 0;  // of the codes of a panel
   for (int64_t group = 0; group < groups; ++group) {
-    const int64_t ahead = ahead_of(layout, group, kPanels);
+    const int64_t ahead = ahead_of(layout, at, layout.code_bytes(), kAheadOfCodes, kPanels);
     Integer dots[kRows][kVectors];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
@@ -53,7 +55,6 @@ void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) dots[r][v] = first;
     }
-    int64_t at = 0;  // bytes of the panel's group
     for (int64_t left = layout.group; left > 0; left -= V::kMostTerms) {
       Integer partial[kRows][kVectors];
       const int64_t terms = std::min(left, V::kMostTerms);
@@ -66,7 +67,7 @@ void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
         for (int64_t i = 0; i < V::kTermsOfLoop; i += 8, at += 64, q += 8)
 #pragma GCC unroll 4
           for (int v = 0; v < kVectors; ++v) {
-            const std::byte* from = weights[v / kPanelVectors] + at;
+            const std::byte* from = panels[v / kPanelVectors] + at;
             if (v % kPanelVectors == 0) __builtin_prefetch(from + ahead);
             const Integer bytes = V::load_integers(from + v % kPanelVectors * V::kLanes * 4);
             const Integer low = V::both(bytes, halves), high = V::both(V::shift_4(bytes), halves);
@@ -87,14 +88,19 @@ void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
             dots[r][v] = V::add(dots[r][v], V::whole(partial[r][v]));
         }
     }
+    const int64_t scales = group * FourBitLayout::kScaleBytes;
+    const int64_t scales_ahead =
+        ahead_of(layout, scales, groups * FourBitLayout::kScaleBytes, kAheadOfScales, kPanels);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
-      const std::byte* factors = weights[v / kPanelVectors] + layout.scales_at();
+      const std::byte* const at_panel = panels[v / kPanelVectors];
+      const std::byte* const factors = at_panel + layout.scales_at() + scales;
       const int column = v % kPanelVectors * V::kLanes;
-      if (column == 0) __builtin_prefetch(factors + ahead);
-      const Float scale = V::load_floats(factors + column * 4);
+      if (column == 0) __builtin_prefetch(factors + scales_ahead);
+      const Float scale = V::load_halves(factors + column * 2);
       if (layout.has_zeros) {
-        const Integer zero = V::load_bytes(factors + FourBitLayout::kColumns * 4 + column);
+        const Integer zero =
+            V::load_bytes(at_panel + layout.zeros_at() + group * FourBitLayout::kColumns + column);
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r)
           dots[r][v] =
@@ -104,10 +110,8 @@ void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
       for (int r = 0; r < kRows; ++r)
         sums[r][v] =
             V::multiply_add(V::to_float(dots[r][v]),
-                            V::multiply(scale, V::set(scales[r * groups + group])), sums[r][v]);
+                            V::multiply(scale, V::set(row_scales[r * groups + group])), sums[r][v]);
     }
-#pragma GCC unroll 4
-    for (int i = 0; i < kPanels; ++i) weights[i] += group_bytes;
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r)

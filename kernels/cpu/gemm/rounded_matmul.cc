@@ -164,6 +164,9 @@ KernelResult make_rounded(const MatMul& op, const Request& request) {
   if (layout.group % FourBitLayout::kLeastGroup != 0)
     return refuse("scales of groups that are no multiple of 16");
   if (layout.group > FourBitLayout::kMostGroup) return refuse("sums that may overflow 32 bits");
+  const auto factor = scale_factor_of(request.inputs[4].constant->as<float>(), scales[1]);
+  if (!factor) return refuse("scales that f16 cannot hold");
+  layout.scale_factor = *factor;
   if (isa_of(request.device) < Isa::kAvx2 && !request.ignore_speed_heuristics)
     return refuse("without AVX2 f32 weights take less time");
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
