@@ -28,7 +28,8 @@ struct AblationRow {
   size_t steps = 0, launches = 0;   // of the outermost plan; launches: steps on a GPU
   uint64_t moved_bytes = 0;
   std::optional<uint64_t> activation_bytes;  // as anneal inspect shows; empty: not known
-  std::vector<double> milliseconds;          // of each measured run; none: no device that has times
+  // Of each measured run, and the median of each round; none: no device that has times.
+  std::vector<double> milliseconds, round_medians;
   OutputError error;
   double build_milliseconds = 0;
 };
@@ -48,8 +49,8 @@ struct Ablation {
   bool has_times() const { return load.has_value(); }
 };
 
-// Whether the intervals of the two medians overlap, so that neither row is known to be faster.
-// REQUIRES: both have times
+// Whether neither row is known to be faster: the medians of their rounds overlap, there are fewer
+// than four rounds, or the medians of all runs differ by less than 2 %. REQUIRES: both have times
 bool is_within_noise(const AblationRow& a, const AblationRow& b);
 
 std::string ablation_text(const Ablation& ablation);

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "anneal/cli/ablation/ablation.h"
 #include "anneal/cli/measure/measure.h"
 #include "anneal/cli/measure/measured_forms.h"
-#include "anneal/cli/measure/turns.h"
 #include "anneal/cli/output/print.h"
 #include "anneal/cli/output/printable.h"
 #include "anneal/core/version.h"
@@ -55,12 +57,6 @@ std::string total_text(const Ablation& ablation) {
                      speedup_text(ablation.rows.front(), ablation.rows.back()));
 }
 
-Json interval_json(const AblationRow& row) {
-  if (row.milliseconds.empty()) return nullptr;
-  const MedianInterval interval = median_interval(row.milliseconds);
-  return Json::array({interval.low, interval.high});
-}
-
 Json row_json(const Ablation& ablation, size_t i) {
   const AblationRow& row = ablation.rows[i];
   const auto speedup_over = [&](const AblationRow& other) -> Json {
@@ -82,7 +78,7 @@ Json row_json(const Ablation& ablation, size_t i) {
           {"runs", row.milliseconds.size()},
           {"latency_milliseconds",
            row.milliseconds.empty() ? Json(nullptr) : latency_json(latency_of(row.milliseconds))},
-          {"median_interval", interval_json(row)},
+          {"round_medians", row.round_medians},
           {"within_noise", noise_beside(last)},
           {"within_noise_in_all", noise_beside(ablation.rows[0])},
           {"speedup_over_last", speedup_over(last)},
@@ -104,9 +100,15 @@ std::string others_text(const Ablation& ablation) {
 }  // namespace
 
 bool is_within_noise(const AblationRow& a, const AblationRow& b) {
-  const MedianInterval of_a = median_interval(a.milliseconds),
-                       of_b = median_interval(b.milliseconds);
-  return of_a.low <= of_b.high && of_b.low <= of_a.high;
+  // That all of four numbers exceed four others by chance has a probability of 3 %.
+  constexpr size_t kFewestRounds = 4;
+  // Contexts of one plan differ by up to 1.5 %, since their memory lies elsewhere.
+  constexpr double kLeastGain = 0.02;
+  if (std::min(a.round_medians.size(), b.round_medians.size()) < kFewestRounds) return true;
+  const auto [least_a, most_a] = std::ranges::minmax(a.round_medians);
+  const auto [least_b, most_b] = std::ranges::minmax(b.round_medians);
+  if (least_a <= most_b && least_b <= most_a) return true;
+  return std::abs(median(a.milliseconds) / median(b.milliseconds) - 1) < kLeastGain;
 }
 
 std::string ablation_text(const Ablation& ablation) {

@@ -256,8 +256,10 @@ class AblationRun {
                                     .measured = options_.measured.measured,
                                     .counts_waiting = result_.counts_waiting},
                                    progress_);
-    for (size_t i = 0; i < built.size(); ++i)
+    for (size_t i = 0; i < built.size(); ++i) {
       result_.rows[i].milliseconds = std::move(turns.milliseconds[i]);
+      result_.rows[i].round_medians = std::move(turns.round_medians[i]);
+    }
     result_.rounds = turns.rounds;
     result_.load = turns.load;
   }

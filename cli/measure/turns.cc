@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
+#include <utility>
 
+#include "anneal/cli/output/print.h"
 #include "anneal/cli/output/stopwatch.h"
 
 namespace anneal {
@@ -39,6 +41,7 @@ Turns measure_in_turns(std::span<const std::unique_ptr<ExecutionContext>> contex
                        const std::function<void(std::string_view)>& progress) {
   Turns turns;
   turns.milliseconds.resize(contexts.size());
+  turns.round_medians.resize(contexts.size());
   turns.rounds = std::min(kRounds, options.measured.runs.value_or(kRounds));
   progress("warming up");
   for (const auto& context : contexts) {
@@ -54,28 +57,19 @@ Turns measure_in_turns(std::span<const std::unique_ptr<ExecutionContext>> contex
     for (size_t i = 0; i < contexts.size(); ++i) {
       const size_t at = (i + static_cast<size_t>(round)) % contexts.size();
       const Amount part = part_of(options.measured, round, turns.rounds);
-      std::vector<double>& milliseconds = turns.milliseconds[at];
+      std::vector<double> of_round;
       contexts[at]->run();
       const Stopwatch watch;
       for (int runs = 0; !is_over(part, runs, watch); ++runs)
-        milliseconds.push_back(timed_run(*contexts[at], options.counts_waiting));
+        of_round.push_back(timed_run(*contexts[at], options.counts_waiting));
+      std::ranges::copy(of_round, std::back_inserter(turns.milliseconds[at]));
+      turns.round_medians[at].push_back(median(std::move(of_round)));
     }
   }
   const double seconds = all.seconds();
   const double waited = waited_seconds() - waited_before;
   turns.load = load_between(before, processor_time(), seconds, seconds > 0 ? waited / seconds : 0);
   return turns;
-}
-
-// The number of runs below the median has the standard deviation sqrt(n) / 2.
-MedianInterval median_interval(std::vector<double> milliseconds) {
-  std::ranges::sort(milliseconds);
-  const auto n = static_cast<double>(milliseconds.size());
-  const double half = 1.96 * std::sqrt(n) / 2;
-  const auto at = [&](double rank) {
-    return milliseconds[static_cast<size_t>(std::clamp(rank, 0.0, n - 1))];
-  };
-  return {at(std::floor(n / 2 - half)), at(std::ceil(n / 2 + half))};
 }
 
 }  // namespace anneal

@@ -21,7 +21,8 @@ struct TurnOptions {
   bool counts_waiting = true;
 };
 struct Turns {
-  std::vector<std::vector<double>> milliseconds;  // by context: of every measured run
+  // By context: of every measured run, and the median of each round.
+  std::vector<std::vector<double>> milliseconds, round_medians;
   int rounds = 0;
   MachineLoad load;
 };
@@ -31,12 +32,5 @@ struct Turns {
 Turns measure_in_turns(std::span<const std::unique_ptr<ExecutionContext>> contexts,
                        const TurnOptions& options,
                        const std::function<void(std::string_view)>& progress);
-
-// Where the median of all possible runs is with 95 % confidence, by order statistics, if runs do
-// not depend on each other. REQUIRES: not empty
-struct MedianInterval {
-  double low = 0, high = 0;
-};
-MedianInterval median_interval(std::vector<double> milliseconds);
 
 }  // namespace anneal

@@ -5,7 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <utility>
+#include <vector>
 
 #include "anneal/cli/ablation/pass_families.h"
 #include "anneal/cli/measure/turns.h"
@@ -145,22 +148,18 @@ TEST(Turns, RunEachContextAsOftenAsAsked) {
     ASSERT_EQ(turns.milliseconds.size(), 3U);
     for (const std::vector<double>& times : turns.milliseconds)
       EXPECT_EQ(times.size(), static_cast<size_t>(runs));
+    ASSERT_EQ(turns.round_medians.size(), 3U);
+    for (size_t i = 0; i < 3; ++i) {
+      const std::vector<double>& medians = turns.round_medians[i];
+      EXPECT_EQ(medians.size(), static_cast<size_t>(std::min(runs, 5)));
+      EXPECT_GE(std::ranges::min(medians), std::ranges::min(turns.milliseconds[i]));
+      EXPECT_LE(std::ranges::max(medians), std::ranges::max(turns.milliseconds[i]));
+    }
   }
   const Turns timed = measure_in_turns(contexts, {.warmup = {0, 0}, .measured = {std::nullopt, 0}},
                                        [](std::string_view) {});
   for (const std::vector<double>& times : timed.milliseconds)
     EXPECT_EQ(times.size(), static_cast<size_t>(timed.rounds));
-}
-
-TEST(Turns, IntervalOfTheMedian) {
-  std::vector<double> runs;
-  for (int i = 100; i > 0; --i) runs.push_back(i);
-  const MedianInterval interval = median_interval(runs);
-  EXPECT_EQ(interval.low, 41);
-  EXPECT_EQ(interval.high, 61);
-  const MedianInterval of_one = median_interval({7});
-  EXPECT_EQ(of_one.low, 7);
-  EXPECT_EQ(of_one.high, 7);
 }
 
 Ablation measured(std::vector<double> milliseconds) {
@@ -196,12 +195,14 @@ TEST(AblationForms, CompareEachRowWithTheOneAboveAndTheFirst) {
   EXPECT_EQ(json["left_out"][0]["why"], "no ranges");
 }
 
-// The intervals of their medians separate two rows.
+// Five rounds about a median, a tenth of a percent apart.
+std::vector<double> rounds_about(double median) {
+  return {0.999 * median, median, 1.001 * median, median, median};
+}
+
 TEST(AblationForms, SayWhichGainsAreNoise) {
-  Ablation ablation = measured({8, 8, 4});
-  for (size_t i = 0; i < 3; ++i)
-    for (int run = 0; run < 40; ++run)
-      ablation.rows[i].milliseconds.push_back((i == 2 ? 4 : 8) + 0.01 * (run % 7) + 0.001 * i);
+  Ablation ablation = measured({8, 8.01, 4});
+  for (AblationRow& row : ablation.rows) row.round_medians = rounds_about(row.milliseconds[0]);
   EXPECT_TRUE(is_within_noise(ablation.rows[0], ablation.rows[1]));
   EXPECT_FALSE(is_within_noise(ablation.rows[1], ablation.rows[2]));
   const Json json = ablation_json(ablation);
@@ -211,9 +212,28 @@ TEST(AblationForms, SayWhichGainsAreNoise) {
   EXPECT_TRUE(json["rows"][0]["within_noise_in_all"].is_null());
   EXPECT_EQ(json["rows"][1]["within_noise_in_all"], true);
   EXPECT_EQ(json["rows"][2]["within_noise_in_all"], false);
+  EXPECT_EQ(json["rows"][2]["round_medians"].size(), 5U);
   EXPECT_THAT(ablation_text(ablation), ContainsRegex("~1.00x +~1.00x"));
-  EXPECT_THAT(ablation_text(ablation), ContainsRegex(" 1.99x +1.99x"));
+  EXPECT_THAT(ablation_text(ablation), ContainsRegex(" 2.00x +2.00x"));
   EXPECT_THAT(ablation_svg(ablation), HasSubstr(", noise"));
+}
+
+TEST(AblationForms, AGainNeedsRoundsThatAreApart) {
+  const auto is_noise = [](double a, std::vector<double> rounds_a, double b,
+                           std::vector<double> rounds_b) {
+    AblationRow first, second;
+    first.milliseconds = {a};
+    second.milliseconds = {b};
+    first.round_medians = std::move(rounds_a);
+    second.round_medians = std::move(rounds_b);
+    return is_within_noise(first, second);
+  };
+  EXPECT_FALSE(is_noise(8, {8, 8, 8, 8}, 4, {4, 4, 4, 4}));
+  EXPECT_FALSE(is_noise(4, {4, 4, 4, 4}, 8, {8, 8, 8, 8})) << "a loss counts as well";
+  EXPECT_TRUE(is_noise(8, {8, 8, 8}, 4, {4, 4, 4})) << "too few rounds";
+  EXPECT_TRUE(is_noise(8, {8, 8, 8, 8, 4.1}, 4, {4, 4, 4, 4.2, 4})) << "the rounds overlap";
+  EXPECT_TRUE(is_noise(8, {8, 8, 8, 8}, 7.9, {7.9, 7.9, 7.9, 7.9})) << "1.3 %";
+  EXPECT_FALSE(is_noise(8, {8, 8, 8, 8}, 7.8, {7.8, 7.8, 7.8, 7.8})) << "2.6 %";
 }
 
 TEST(AblationForms, WithoutTimesTheBytesAreDrawn) {
