@@ -18,8 +18,8 @@ constexpr std::string_view kRemedy =
 Context::Context(const Driver& driver, CUdevice device, std::string name, std::string (*explain)())
     : driver_(driver), device_(device), name_(std::move(name)), explain_(explain) {
   const RelaxedCapture relaxed(driver_);
-  cuda::check(driver_, driver_.cuDevicePrimaryCtxRetain(&handle_, device_),
-              fmt::format("opening {}", name_));
+  const CUresult result = driver_.cuDevicePrimaryCtxRetain(&handle_, device_);
+  if (result != CUDA_SUCCESS) fail(ErrorCode::kDevice, "opening " + failure_text(result));
 }
 
 Context::~Context() {
@@ -34,11 +34,15 @@ int Context::attribute(CUdevice_attribute attribute) const {
   return value;
 }
 
+std::string Context::failure_text(CUresult result) const {
+  const std::string more = explain_ != nullptr ? explain_() : "";
+  return fmt::format("{}: {}{}{}", name_, error_text(driver_, result), more.empty() ? "" : ": ",
+                     more);
+}
+
 void Context::check(CUresult result, std::string_view what) {
   if (result == CUDA_SUCCESS) return;
-  std::string why = fmt::format("{} on {}: {}", what, name_, error_text(driver_, result));
-  const std::string more = explain_ != nullptr ? explain_() : "";
-  if (!more.empty()) why += ": " + more;
+  std::string why = fmt::format("{} on {}", what, failure_text(result));
   if (is_sticky(result)) {
     const std::lock_guard lock(mutex_);
     if (!is_lost_) why_lost_ = why;

@@ -87,6 +87,7 @@ class Context {
   [[nodiscard]] Current enter_to_free() const { return {*this, Current::ToFree{}}; }
 
  private:
+  std::string failure_text(CUresult result) const;  // "cuda:0 (NVIDIA A10): the error"
   void check_not_lost() const;
   void check_entered(CUresult result);
 
