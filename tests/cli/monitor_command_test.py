@@ -17,7 +17,7 @@ from command_case import ABS, ANNEAL, STRANGE
 
 FAKE = {"ANNEAL_CUDA_LIB_PATH": os.path.abspath(sys.argv.pop(1)), "ANNEAL_CUDA": ""}
 NONE = {"ANNEAL_CUDA": "0"}
-SAYS_NONE = "anneal: no GPU is monitored, only the CPU: there is no NVML here (libnvidia-ml.so.1: ANNEAL_CUDA=0"
+SAYS_NONE = "anneal: no GPU is monitored: there is no NVML here (libnvidia-ml.so.1: ANNEAL_CUDA=0"
 
 
 def rows_of(text):
