@@ -104,7 +104,11 @@ class Drawing:
             self.parts.append(line(LEFT, at, self.x(mode["seconds"]), at, LINES))
             self.parts.append(text(LEFT - 8, at + 4, f"{100 * share:.0f} %", 10, FAINT, "end"))
         self.curve([(min(at, mode["seconds"]), share) for at, share in mode["cores_busy"]], y, CORES, True)
-        inside = [(when - mode["began"], cpu, gpu) for when, cpu, gpu in self.samples if 0 <= when - mode["began"] <= mode["seconds"]]
+        inside = []  # a sample is of the time before it, so the first one after the end counts
+        for when, cpu, gpu in self.samples:
+            at = when - mode["began"]
+            if at >= 0 and (not inside or inside[-1][0] < mode["seconds"]):
+                inside.append((min(at, mode["seconds"]), cpu, gpu))
         self.curve([(at, cpu) for at, cpu, _ in inside if cpu is not None], y, MACHINE, False)
         self.curve([(at, gpu) for at, _, gpu in inside if gpu is not None], y, GPU, False)
         return y + USE

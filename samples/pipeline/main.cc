@@ -182,6 +182,8 @@ int run(const Arguments& arguments) {
     std::printf("%s: %s\n", kModeNames[static_cast<int>(result.mode)],
                 bottleneck_text(result, work.threads).c_str());
   write_json(results, arguments.out);
+  if (arguments.device.starts_with("emulated"))
+    std::printf("the emulated device's times say nothing of a GPU's\n");
   std::printf("all outputs are equal; %s has the times\n", arguments.out.c_str());
   return 0;
 }
