@@ -6,8 +6,7 @@
 Every file *.onnx in the folders counts; a folder that is not there has none. Prints a line for each model and target: the largest difference over batches
 of 1, 4 and 16, in percent, and which of arenas, workspaces and staging have exact formulas of the batch; the others have bounds. A
 model whose fixed batch cannot be opened gets a line with the reason. Ends with status 1 if a difference is above `--most` percent or a
-model fails. The emulated device runs no kernel (`ANNEAL_EMULATED_KERNELS=skip`): what a context holds does not depend on results, but
-where these decide sizes.
+model fails. The emulated device runs no kernel (`ANNEAL_EMULATED_KERNELS=skip`): results matter to memory only where they decide sizes.
 """
 
 import argparse

@@ -47,7 +47,7 @@ struct Report {
   std::vector<int64_t> probes;
   uint64_t weights = 0;
   MemoryFormula formula;
-  FormulasByBatch by_batch = {};
+  std::optional<FormulasByBatch> by_batch = {};
   std::vector<BatchMemory> batches = {};
   int contexts = 1;
   uint64_t limit = 0;  // 0: not known
@@ -141,11 +141,12 @@ void print_report(const Report& report) {
   line(report.formula.inputs.empty() ? "formula" : "",
        report.formula.staging.empty() ? "staging: numbers"
                                       : fmt::format("staging: {} bytes", report.formula.staging));
-  const auto& [arenas, workspaces] = report.by_batch;
-  if (arenas && workspaces)
+  if (report.by_batch) {
+    const auto& [arenas, workspaces] = *report.by_batch;
     line("in all",
-         fmt::format("arenas: {}, workspaces: {}, for {} from {} to {}", bytes_of_batch(*arenas),
-                     bytes_of_batch(*workspaces), report.size, arenas->first, arenas->last));
+         fmt::format("arenas: {}, workspaces: {}, for {} from {} to {}", bytes_of_batch(arenas),
+                     bytes_of_batch(workspaces), report.size, arenas.first, arenas.last));
+  }
   line("probes",
        fmt::format("{} were measured at {} = {}",
                    report.formula.staging.empty() ? "staging and late values" : "late values",
@@ -163,12 +164,11 @@ Json held_json(const HeldMemory& held) {
           {"gpu", held.on_gpu()},  {"host", held.sum() - held.on_gpu()}};
 }
 
-Json by_batch_json(const std::optional<BatchFormula>& formula) {
-  if (!formula) return nullptr;
-  return {{"bytes", formula->text},
-          {"is_exact", formula->is_exact},
-          {"first", formula->first},
-          {"last", formula->last}};
+Json by_batch_json(const BatchFormula& formula) {
+  return {{"bytes", formula.text},
+          {"is_exact", formula.is_exact},
+          {"first", formula.first},
+          {"last", formula.last}};
 }
 
 Json memory_report_json(const Report& report) {
@@ -183,8 +183,10 @@ Json memory_report_json(const Report& report) {
       {"inputs", report.formula.inputs},
       {"outputs", report.formula.outputs},
       {"staging", report.formula.staging.empty() ? Json(nullptr) : Json(report.formula.staging)}};
-  json["by_batch"] = {{"arenas", by_batch_json(report.by_batch.arenas)},
-                      {"workspaces", by_batch_json(report.by_batch.workspaces)}};
+  json["by_batch"] = nullptr;
+  if (report.by_batch)
+    json["by_batch"] = {{"arenas", by_batch_json(report.by_batch->arenas)},
+                        {"workspaces", by_batch_json(report.by_batch->workspaces)}};
   json["formula"]["activations"] = Json::array();
   for (const ActivationFormula& each : report.formula.activations)
     json["formula"]["activations"].push_back(

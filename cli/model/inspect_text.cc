@@ -91,7 +91,8 @@ std::string formula_text(const MemoryFormula& formula) {
                         formula.activations.size() == 1 ? "" : " on " + printable(each.device),
                         printable(each.step));
   if (!formula.inputs.empty())
-    text += fmt::format("inputs: {} bytes, outputs: {} bytes\n", formula.inputs, formula.outputs);
+    text += fmt::format("inputs: {} bytes, outputs: {} bytes, staging: {} bytes\n", formula.inputs,
+                        formula.outputs, formula.staging);
   return text;
 }
 

@@ -57,8 +57,7 @@ int monitored(const MonitorFlags& flags, const MonitoredWork& work) {
 }
 
 void say_no_gpus(const std::string& why_not) {
-  if (!why_not.empty())
-    fmt::print(stderr, "anneal: no GPU is monitored: {}\n", printable(why_not));
+  if (!why_not.empty()) fmt::print(stderr, "anneal: no GPU is monitored: {}\n", printable(why_not));
 }
 
 }  // namespace anneal

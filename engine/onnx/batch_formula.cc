@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "anneal/core/integer.h"
 
@@ -26,49 +27,52 @@ std::string polynomial_text(const Coefficients& coefficients, const std::string&
   return text.empty() ? "0" : text;
 }
 
-std::optional<Coefficients> exact(std::span<const BytesOfBatch> points) {
-  // start + slope*k + square*k*(k - 1), where k is the batch beyond the least one.
-  const int64_t least = points[0].batch, start = points[0].bytes, slope = points[1].bytes - start,
-                twice = points[2].bytes - 2 * points[1].bytes + start;
+// start + slope*k + square*k*(k - 1), where k is the number of batches after the first.
+std::optional<Coefficients> exact(int64_t first, std::span<const int64_t> bytes) {
+  const auto difference = [&](size_t i) {
+    return i < bytes.size() ? bytes[i] - bytes[i - 1] : int64_t{0};
+  };
+  const int64_t start = bytes[0], slope = difference(1);
+  const int64_t twice = bytes.size() < 3 ? 0 : difference(2) - slope;
   if (twice % 2 != 0) return std::nullopt;
   const int64_t square = twice / 2;
-  for (const auto& [batch, bytes] : points) {
-    const int64_t k = batch - least;
-    if (start + slope * k + square * k * (k - 1) != bytes) return std::nullopt;
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    const auto k = static_cast<int64_t>(i);
+    if (start + slope * k + square * k * (k - 1) != bytes[i]) return std::nullopt;
   }
-  return Coefficients{start - slope * least + square * least * (least + 1),
-                      slope - square * (2 * least + 1), square};
+  return Coefficients{start - slope * first + square * first * (first + 1),
+                      slope - square * (2 * first + 1), square};
 }
 
-// The best line touches two of the points, but that its slope is rounded up.
-Coefficients upper_line(std::span<const BytesOfBatch> points) {
+// The best line touches two of the numbers, but that its slope is rounded up.
+Coefficients upper_line(int64_t first, std::span<const int64_t> bytes) {
   Coefficients best = {};
   double least_excess = std::numeric_limits<double>::infinity();
   const auto try_slope = [&](int64_t slope) {
+    if (slope < 0) return;
     int64_t start = std::numeric_limits<int64_t>::min();
-    for (const auto& [batch, bytes] : points) start = std::max(start, bytes - slope * batch);
+    for (size_t i = 0; i < bytes.size(); ++i)
+      start = std::max(start, bytes[i] - slope * (first + static_cast<int64_t>(i)));
     double excess = 0;
-    for (const auto& [batch, bytes] : points)
-      excess += static_cast<double>(start + slope * batch - bytes);
+    for (size_t i = 0; i < bytes.size(); ++i)
+      excess += static_cast<double>(start + slope * (first + static_cast<int64_t>(i)) - bytes[i]);
     if (excess >= least_excess) return;
     least_excess = excess;
     best = {start, slope, 0};
   };
   try_slope(0);
-  for (size_t i = 0; i < points.size(); ++i)
-    for (size_t j = i + 1; j < points.size(); ++j)
-      try_slope(ceil_div(points[j].bytes - points[i].bytes, points[j].batch - points[i].batch));
+  for (size_t i = 0; i < bytes.size(); ++i)
+    for (size_t j = i + 1; j < bytes.size(); ++j)
+      try_slope(ceil_div(bytes[j] - bytes[i], static_cast<int64_t>(j - i)));
   return best;
 }
 
 }  // namespace
 
-std::optional<BatchFormula> batch_formula(std::span<const BytesOfBatch> points,
-                                          const std::string& name) {
-  if (points.size() < 4) return std::nullopt;
-  const std::optional<Coefficients> polynomial = exact(points);
-  return BatchFormula{polynomial_text(polynomial ? *polynomial : upper_line(points), name),
-                      points.front().batch, points.back().batch, polynomial.has_value()};
+BatchFormula batch_formula(int64_t first, std::span<const int64_t> bytes, const std::string& name) {
+  const std::optional<Coefficients> polynomial = exact(first, bytes);
+  return {polynomial_text(polynomial ? *polynomial : upper_line(first, bytes), name), first,
+          first + static_cast<int64_t>(bytes.size()) - 1, polynomial.has_value()};
 }
 
 }  // namespace anneal

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <iterator>
 #include <utility>
 
 #include "anneal/core/fail.h"
@@ -20,8 +21,7 @@ namespace {
 constexpr std::initializer_list<int64_t> kProbes = {2, 5};
 // Workspaces of bodies may begin to grow at any batch, mostly at a small one.
 constexpr std::initializer_list<int64_t> kProbesOfBodies = {1, 2, 3, 5, 8, 20};
-// Beyond the least batch above 0, for batch_formula().
-constexpr std::initializer_list<int64_t> kComparedBatches = {0, 1, 2, 3, 4, 6, 7, 12, 15, 30, 63};
+constexpr int64_t kBatchesOfFormulas = 64;
 constexpr size_t HeldMemory::*kPlanned[] = {&HeldMemory::arenas, &HeldMemory::workspaces,
                                             &HeldMemory::gpu_arenas, &HeldMemory::gpu_workspaces};
 
@@ -93,21 +93,23 @@ MemoryFormula MemoryByBatch::formula() const {
   return formula;
 }
 
-FormulasByBatch MemoryByBatch::formulas_by_batch() const {
-  std::vector<BytesOfBatch> arenas, workspaces;
-  for (const int64_t more : kComparedBatches) {
-    const int64_t batch = std::max<int64_t>(bounds_.min, 1) + more;
-    if (batch > bounds_.max) break;
+std::optional<FormulasByBatch> MemoryByBatch::formulas_by_batch() const {
+  const int64_t first = std::max<int64_t>(bounds_.min, 1);
+  const int64_t last = std::min(bounds_.max, first + kBatchesOfFormulas - 1);
+  std::vector<int64_t> arenas, workspaces;
+  for (int64_t batch = first; batch <= last; ++batch) {
     try {
       const HeldMemory held = predict(batch);
-      arenas.emplace_back(batch, static_cast<int64_t>(held.arenas));
-      workspaces.emplace_back(batch, static_cast<int64_t>(held.workspaces));
+      arenas.push_back(static_cast<int64_t>(held.arenas));
+      workspaces.push_back(static_cast<int64_t>(held.workspaces));
     } catch (const Error& error) {
       if (!is_out_of_reach(error)) throw;
       break;
     }
   }
-  return {batch_formula(arenas, size_), batch_formula(workspaces, size_)};
+  if (arenas.empty()) return std::nullopt;
+  return FormulasByBatch{batch_formula(first, arenas, size_),
+                         batch_formula(first, workspaces, size_)};
 }
 
 std::vector<uint32_t> MemoryByBatch::sizes_beside() const {
@@ -160,7 +162,14 @@ uint64_t MemoryByBatch::input_bytes(int64_t batch) const {
   return bytes;
 }
 
-HeldMemory MemoryByBatch::planned(const Binding& dims, int threads) const {
+const HeldMemory& MemoryByBatch::planned(const Binding& dims, int threads) const {
+  std::vector<int64_t> key = {threads};
+  for (const Dims& each : dims) std::ranges::copy(each, std::back_inserter(key));
+  if (const auto known = planned_.find(key); known != planned_.end()) return known->second;
+  return planned_.emplace(std::move(key), plan_binding(dims, threads)).first->second;
+}
+
+HeldMemory MemoryByBatch::plan_binding(const Binding& dims, int threads) const {
   const BoundPlan bound = bind_shapes(*plan_, weights_of(*engine_), dims);
   const auto views = [&](const std::vector<uint32_t>& slots) {
     std::vector<TensorView> views;
@@ -227,7 +236,7 @@ HeldMemory MemoryByBatch::planned(const Bindings& bindings) const {
   const auto add = [&](const std::vector<Binding>& of_run, int threads, size_t runs) {
     HeldMemory most;
     for (const Binding& dims : of_run) {
-      const HeldMemory one = planned(dims, threads);
+      const HeldMemory& one = planned(dims, threads);
       held.shapes += runs * one.shapes;
       for (const auto field : kPlanned) most.*field = std::max(most.*field, one.*field);
     }
@@ -343,13 +352,18 @@ std::optional<int64_t> MemoryByBatch::largest(uint64_t bytes, uint64_t weights,
   if (!fits(fitting)) return std::nullopt;
   while (beyond < bounds_.max && fits(beyond)) {
     fitting = beyond;
-    beyond = std::min(bounds_.max, beyond * 2);
+    beyond = beyond > bounds_.max / 2 ? bounds_.max : beyond * 2;
   }
   if (fits(beyond)) return beyond;
   while (fitting + 1 < beyond) {
     const int64_t middle = fitting + (beyond - fitting) / 2;
     (fits(middle) ? fitting : beyond) = middle;
   }
+  // A batch whose slices are all whole may take less than a smaller one with a rest.
+  constexpr int64_t kBeyond = 256;
+  for (int64_t batch = fitting + 1;
+       plan_->batch_split && batch <= std::min(bounds_.max, fitting + kBeyond); ++batch)
+    if (fits(batch)) fitting = batch;
   return fitting;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,10 +22,9 @@ namespace anneal {
 // Inputs that a run accepts, in order: of these dims, nullopt: of any that go with the others.
 using MakeInputs = std::function<std::vector<Tensor>(const std::vector<std::optional<Dims>>& dims)>;
 
-// Of what contexts are predicted to hold, over small batches; nullopt: too few batches are
-// possible.
+// Of what contexts are predicted to hold, for the first 64 batches or fewer.
 struct FormulasByBatch {
-  std::optional<BatchFormula> arenas, workspaces;
+  BatchFormula arenas, workspaces;
 };
 
 struct BatchMemory {
@@ -50,7 +50,8 @@ class MemoryByBatch {
 
   // Without `staging` if a measured batch held other bytes.
   MemoryFormula formula() const;
-  FormulasByBatch formulas_by_batch() const;
+  // nullopt: no batch is possible.
+  std::optional<FormulasByBatch> formulas_by_batch() const;
   int profile() const { return options_.profile; }
   size_t profiles() const { return EngineInternals::profile_count(*engine_); }  // of the engine
   // Whether steps run on a GPU, whose memory is its own.
@@ -91,7 +92,8 @@ class MemoryByBatch {
   RowCut cut_of(const Binding& dims) const;
   Bindings bindings_for(int64_t batch) const;
   // What the plan and its kernels say: for one binding, and for a context.
-  HeldMemory planned(const Binding& dims, int threads) const;
+  const HeldMemory& planned(const Binding& dims, int threads) const;
+  HeldMemory plan_binding(const Binding& dims, int threads) const;
   HeldMemory planned(const Bindings& bindings) const;
   HeldMemory run_once(const std::vector<Tensor>& inputs) const;
   std::vector<std::optional<Dims>> given_dims(int64_t batch) const;
@@ -111,6 +113,7 @@ class MemoryByBatch {
   Bounds bounds_;
   SymbolValues at_first_, per_row_;  // of symbols: the value at the first probe, and its growth
   std::vector<Binding> declared_;
+  mutable std::map<std::vector<int64_t>, HeldMemory> planned_;  // by the threads and all sizes
   std::vector<int64_t> probed_;
   std::vector<HeldMemory> beyond_;  // planned(), by probe
   bool has_staging_ = false;        // staged_bytes() are those of all probes

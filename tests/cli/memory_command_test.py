@@ -80,7 +80,7 @@ class MemoryByBatch(Command):
         self.write("m.onnx", WIDE)
         self.anneal("build", "m.onnx", "-o", "m.engine", "--min-shapes", "x:1x1", "--opt-shapes", "x:4x512",
                     "--max-shapes", "x:100x1024")
-        out = self.anneal("inspect", "m.engine", out=["inputs: 4*N*L bytes, outputs: 4*N*L bytes"])
+        out = self.anneal("inspect", "m.engine", out=["inputs: 4*N*L bytes, outputs: 4*N*L bytes, staging: 4*N*L bytes\n"])
         self.assertIn("  8*N*L bytes, at step \"sum_again\" (Cumulative)\n", out)
         plan = json.loads(self.anneal("inspect", "m.engine", "--json"))["plans"][0]
         formula = plan["memory_formula"]
@@ -149,6 +149,18 @@ class MemoryByBatch(Command):
         self.assertIn(": 20, the most of profile 1 of the engine\n", out)
         self.anneal("bench", "two.engine", "--memory-by-batch", "--use-profile", 0, "--batches", 9, status=2,
                     says="N of profile 0 of the engine is 1 to 8")
+
+    def test_the_largest_batch_may_be_above_one_that_does_not_fit(self):
+        self.write("m.onnx", ROWS)
+        self.anneal("build", "m.onnx", "-o", "m.engine")
+        batches = range(1, 41)
+        flags = ["m.engine", "--threads", 2, "--micro-batch", 3]
+        _, report = self.report(*flags, "--batches", ",".join(map(str, batches)))
+        need = {each["batch"]: each["predicted_bytes"]["all"] + each["input_bytes"] + report["weight_bytes"] for each in report["batches"]}
+        self.assertTrue(any(need[n] > need[n + 1] for n in batches if n < 40), "the memory of batches only grows")
+        for n in range(3, 13):
+            _, found = self.report(*flags, "--batches", 1, "--fit-memory", need[n])
+            self.assertEqual(found["largest_batch"], max(each for each in need if need[each] <= need[n]), need)
 
     def test_opens_a_fixed_batch(self):
         rows = model([node("Abs", ["x"], ["a"], "abs"), node("Softmax", ["a"], ["b"], "softmax"),
