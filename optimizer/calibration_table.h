@@ -1,5 +1,5 @@
-// The calibration table: ranges of a model's tensors and quantization of its layers. A text file to
-// read, compare and edit.
+// The calibration table: ranges of a model's tensors and quantization of its layers, as a text
+// file.
 //
 //   anneal calibration 1
 //   model "mobilenet_v2" 1f2e3d4c5b6a7988

@@ -1,5 +1,4 @@
-// Memory and messages of the application. Any thread may call these functions, and several at
-// once; they must not throw.
+// Memory and messages of the application. All threads may call these at once; they must not throw.
 #pragma once
 #include <cstddef>
 #include <cstdint>

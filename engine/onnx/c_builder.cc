@@ -170,6 +170,13 @@ BuildOptions options_of(const anneal_build_options* given, const OnnxModel& mode
   options.precision.symmetric = known.symmetric != 0;
   if (known.weight_format) options.precision.weight_format = known.weight_format;
   if (known.states) options.states = states_of(known.states);
+  options.time_kernels = known.time_kernels != 0;
+  if (known.timing_cache) options.timing_cache = known.timing_cache;
+  if (known.optimization_level < 0 || known.optimization_level > 5)
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("optimization_level is {}: give 0 to 5", known.optimization_level));
+  if (known.optimization_level != 0)
+    options.optimization_level = static_cast<int>(known.optimization_level);
   options.profiles = profiles_of(known);
   options.exact = known.exact != 0;
   options.max_memory = known.max_memory;

@@ -52,10 +52,13 @@ typedef struct {
   uint64_t library_count;
   anneal_log log; /* each step of the build, and warnings */
   void* log_argument;
-  int64_t best;              /* not 0: allow as well what all targets compute faster than f32 */
-  const char* weights;       /* a file for the weights, which the engine then does not hold */
-  const char* weight_format; /* "int8", "int4", "int4:64"; null: as in the model */
-  const char* states;        /* BuildOptions::states: "past.*=present.*,h=next_h"; null: none */
+  int64_t best;               /* not 0: allow as well what all targets compute faster than f32 */
+  const char* weights;        /* a file for the weights, which the engine then does not hold */
+  const char* weight_format;  /* "int8", "int4", "int4:64"; null: as in the model */
+  const char* states;         /* BuildOptions::states: "past.*=present.*,h=next_h"; null: none */
+  int64_t time_kernels;       /* not 0: measured times choose kernels */
+  const char* timing_cache;   /* a file of times to use and to extend; null: none */
+  int64_t optimization_level; /* of the times, 1 to 5, as in BuildOptions; 0: 3 */
 } anneal_build_options;
 
 /* Builds an engine file from an ONNX file; options may be null. The file is written whole. */

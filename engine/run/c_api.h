@@ -3,9 +3,8 @@
  *
  * Functions that can fail return 0 or an anneal_code, and on failure fill *error if error is not
  * null. They check all their arguments: a null object, an index out of range or an unknown name is
- * ANNEAL_INVALID_ARGUMENT. Strings are UTF-8 and owned by the object that returned them. Any number
- * of threads may use an anneal_engine or an anneal_stream at once; one thread at a time may use an
- * anneal_context.
+ * ANNEAL_INVALID_ARGUMENT. Strings are UTF-8 and owned by the object that returned them. Threads
+ * may use an anneal_engine or an anneal_stream at once, and an anneal_context one at a time.
  *
  * Every struct begins with its size, which the caller sets: `anneal_error e = {.size =
  * sizeof(e)};`. Later headers may add fields, and programs compiled with older headers still work.

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "anneal/core/file.h"
+#include "anneal/core/files/temporary_folder.h"
 #include "anneal/engine/onnx/c_builder.h"
 #include "anneal/engine/run/engine.h"
 #include "anneal/tests/error_of.h"
@@ -393,6 +394,30 @@ TEST_F(CBuilder, StoresWeightsInIntegers) {
   options_.weight_format = "int5";
   EXPECT_TRUE(build().empty());
   EXPECT_THAT(error_.message, HasSubstr("weight format \"int5\""));
+}
+
+TEST_F(CBuilder, ChoosesKernelsByTimes) {
+  options_.int8 = 0;
+  options_.sample_count = 0;
+  const TemporaryFolder folder("anneal-c-times");
+  const std::string times = folder.path() + "/cpu.times";
+  options_.time_kernels = 1;
+  options_.timing_cache = times.c_str();
+  options_.optimization_level = 1;
+  const std::vector<std::byte> built = build();
+  EXPECT_FALSE(built.empty()) << error_.message;
+  EXPECT_TRUE(std::filesystem::exists(times));
+  // All times are in the file now.
+  options_.time_kernels = 0;
+  EXPECT_EQ(build(), built);
+  BuildOptions options;
+  options.timing_cache = times;
+  EXPECT_EQ(build_engine(kModel, options).bytes, built);
+  for (const int64_t level : {-1, 6}) {
+    options_.optimization_level = level;
+    EXPECT_TRUE(build().empty());
+    EXPECT_THAT(error_.message, HasSubstr("give 0 to 5"));
+  }
 }
 
 TEST_F(CBuilder, ReadsStates) {

@@ -28,8 +28,7 @@ struct MeasuredScore {
 struct FrontierPoint {
   std::string name;                   // "f32", "int8", "mix-3"
   std::vector<Precision> precisions;  // of the groups
-  // Mean squared difference of all float outputs from f32 on the search samples, divided by the
-  // mean square of the f32 outputs.
+  // Mean square of the differences from f32's float outputs (search samples), over theirs.
   double output_error = 0;
   MeasuredScore search;                           // on the search samples
   std::optional<MeasuredScore> confirmed;         // on the held-out samples
