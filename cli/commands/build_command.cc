@@ -69,6 +69,9 @@ void print_fallbacks(const BuildPlan& plan) {
              count_text(plan.copy_steps, "copy step"), bytes_text(plan.code_bytes));
   for (const BuildDecision& layer : plan.fallbacks)
     fmt::print("    on the CPU: \"{}\": {}\n", printable(layer.subject), printable(layer.text));
+  for (const BuildDecision& decision : plan.decisions)
+    if (decision.stage == "opt_shapes")
+      fmt::print("    {}; --opt-shapes chooses other sizes\n", printable(decision.text));
 }
 
 // The result of the self-check, and its share of the time since the model was imported.

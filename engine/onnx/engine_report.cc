@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "anneal/core/file.h"
 #include "anneal/engine/run/memory/activation_memory.h"
 #include "anneal/engine/run/memory/bound_plan.h"
+#include "anneal/engine/symbols.h"
 
 namespace anneal {
 namespace {
@@ -26,6 +28,22 @@ uint64_t run_bytes_of(const Plan& plan, std::span<const Tensor> weights) {
     if (error.code() != ErrorCode::kInvalidArgument) throw;
     return 0;
   }
+}
+
+// "batch = 1, seq = 1": the open sizes of inputs for which the build was given no range.
+std::string undeclared_sizes(const Plan& plan) {
+  std::vector<std::string> names;
+  for (const uint32_t input : plan.inputs)
+    for (const Size size : port_shape(plan, input))
+      for (const uint32_t symbol : plan.sizes->symbols_in(size)) {
+        const auto& [name, bounds] = plan.sizes->symbols()[symbol];
+        if (bounds == Bounds{} && std::ranges::find(names, name) == names.end())
+          names.push_back(name);
+      }
+  std::string text;
+  for (const std::string& name : names)
+    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", name, Bounds{}.opt);
+  return text;
 }
 
 void add_fallbacks(const Plan& plan, std::vector<BuildDecision>& fallbacks) {
@@ -70,6 +88,8 @@ BuildPlan plan_report(const Plan& plan, std::span<const Tensor> weights) {
   count_steps(plan, result);
   for (const Decision& decision : plan.decisions)
     result.decisions.emplace_back(decision.stage, decision.subject, decision.text);
+  if (const std::string sizes = undeclared_sizes(plan); plan.devices.size() > 1 && !sizes.empty())
+    result.decisions.emplace_back("opt_shapes", plan.name, "kernels are chosen for " + sizes);
   add_fallbacks(plan, result.fallbacks);
   return result;
 }

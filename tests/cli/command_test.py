@@ -504,6 +504,11 @@ class Command(command_case.Command):
 
     # --- functions on the emulated device
 
+    def test_names_the_sizes_that_kernels_are_chosen_for(self):
+        self.write("m.onnx", ADD)
+        self.anneal("build", "m.onnx", "--target", "emulated", out="kernels are chosen for N = 1; --opt-shapes")
+        self.assertNotIn("chosen", self.anneal("build", "m.onnx", "--target", "emulated", "--opt-shapes", "a:4x3,b:4x3"))
+
     def test_profile_of_accesses(self):
         self.write("m.onnx", ADD)
         self.anneal("build", "m.onnx", "--target", "emulated", "-o", "m.engine")

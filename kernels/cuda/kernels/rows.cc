@@ -63,7 +63,12 @@ void Rows::choose_threads(const Request& request) {
   int adjacent = -1, axes_in_row = 0;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const bool in_row = axes_[static_cast<size_t>(axis)].in_row;
-    (in_row ? length : rows) *= std::max<int64_t>(request.sizes.range(shape[axis]).opt, 1);
+    const Bounds range = request.sizes.range(shape[axis]);
+    (in_row ? length : rows) *= std::max<int64_t>(range.opt, 1);
+    // Nothing is known of this length. One thread would read a long row alone, and sum it up with a
+    // large rounding error.
+    if (in_row && range.opt <= 1 && range.max >= kWorthBlockOfFewRows)
+      length = std::max(length, kWorthWarp);
     if (in_row && !shape[axis].known()) known_length_.reset();
     if (in_row && known_length_) *known_length_ *= shape[axis].value();
     if (shape[axis] == Size(1)) continue;
