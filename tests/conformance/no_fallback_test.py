@@ -27,7 +27,7 @@ def main(anneal, folder):
             ports = 0
             if steps:
                 facts = json.loads(subprocess.run([anneal, "inspect", f"{scratch}/m.engine", "--json"], check=True, capture_output=True).stdout)
-                ports = len(facts["inputs"]) + len(facts["outputs"])
+                ports = len(facts["plans"][0]["inputs"]) + len(facts["plans"][0]["outputs"])
             is_right = steps is not None and 0 < int(steps[1]) == int(steps[2]) and int(steps[3]) <= ports
             wrong += not is_right
             says = f"{steps[0]} steps, {ports} inputs and outputs" if steps else done.stderr.strip()
