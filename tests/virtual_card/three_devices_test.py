@@ -20,7 +20,7 @@ from networks_test import INHERITED, call, check_all
 WAYS = ((), ("--fp16",))
 # Of these the last bits are libdevice's or libm's.
 FUNCTIONS = re.compile(r"\b(exp|expm1|log|log1p|sigmoid|tanh|erf|gelu|pow|sinh?|cosh?|tan|asinh?|acosh?|atanh?|softplus|mish)\(|"
-                       r"\b(Softmax|LogSoftmax|Attention)\b")
+                       r"\b(Softmax|LogSoftmax|Attention|Recurrent)\b")
 
 
 class Differs(Exception):
@@ -32,7 +32,7 @@ def steps_of(anneal, engine, target):
     status, printed = call(anneal, "inspect", engine, "--plan")
     if status != 0:
         raise Differs(f"cannot be inspected: {printed.strip()}")
-    return dict(re.findall(rf'^step \d+ "([^"]*)".* on {target} (.*)$', printed, re.MULTILINE))
+    return dict(re.findall(rf'^ *step \d+ "([^"]*)".* on {target} (.*)$', printed, re.MULTILINE))
 
 
 def agree_with_cpu(anneal, engine, device):
