@@ -85,6 +85,11 @@ std::vector<OpCase> movement_op_cases() {
       {"gather_elements_bool", GatherElements{0}, {"bool[9]", "i64[23]=-9..8"}},
       {"gather_elements_bf16", GatherElements{1}, {"bf16[3,4,9,2]", "i64[3,6,9,2]=-4..3"}},
 
+      // Enough for accesses of 16 bytes.
+      {"gather_elements_many", GatherElements{1}, {"f32[4,9,64]", "i64[4,8,64]=-9..8"}},
+      {"gather_elements_many_f16", GatherElements{0}, {"f16[11,256]", "i32[9,256]=-11..10"}},
+      {"gather_elements_many_last", GatherElements{1}, {"i64[8,300]", "i64[8,256]=-300..299"}},
+
       {"gather_nd_elements", GatherND{}, {"f32[5,7]", "i64[9,2]=-5..4"}},
       {"gather_nd_rows", GatherND{}, {"f16[5,7,3]", "i64[2,4,1]=-5..4"}},
       {"gather_nd_batches", GatherND{1}, {"i32[3,5,7]", "i64[3,2]=-5..4"}},

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace anneal::cuda {
 
 IndexMapping IndexMapping::along(int axis, int rank, int indices) {
@@ -41,7 +43,8 @@ std::vector<int> IndexMapping::indexed_axes() const {
 }
 
 bool IndexMapping::keeps_rows(int rank) const {
-  return rank > 0 && shared.rank() > 0 && shared[shared.rank() - 1] == rank - 1;
+  return rank > 0 && shared.rank() > 0 && shared[shared.rank() - 1] == rank - 1 &&
+         std::ranges::find(indices, rank - 1) == indices.end();
 }
 
 std::string index_text(const IndexMapping& mapping, const Request& request, Extents& extents, int t,

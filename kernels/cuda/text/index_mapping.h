@@ -25,8 +25,8 @@ struct IndexMapping {
   static IndexMapping tuples(int batch, int length, int rank, int indices);
 
   std::vector<int> indexed_axes() const;  // of the tensor, ascending
-  // Whether neighbours along the last of `rank` coordinates are neighbours along the tensor's last
-  // axis.
+  // Whether neighbours along the last of `rank` coordinates have the same indices, and are
+  // neighbours along the tensor's last axis.
   bool keeps_rows(int rank) const;
 };
 
