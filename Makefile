@@ -2,7 +2,7 @@ JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 BENCH_VENV := build/bench-venv
 
-.PHONY: demo build test test-alone machine-code-tools test-asan test-asan-rest test-emulated test-virtual-card test-machine-code test-tsan test-integer-bits test-random test-large-weights test-standard-attributes test-emulated-suite test-all gpu-bundle test-gpu-bundle package test-package bench bench-public bench-kernels format lint install deps checks wheel test-python test-torch test-sdist test-wheel-roots reference test-reference
+.PHONY: demo build test test-alone machine-code-tools test-asan test-asan-rest test-emulated test-virtual-card test-machine-code test-tsan test-integer-bits test-random test-large-weights test-standard-attributes test-all gpu-bundle test-gpu-bundle package test-package bench bench-public bench-kernels format lint install deps checks wheel test-python test-torch test-sdist test-wheel-roots reference test-reference
 
 # What is installed, and the sample. `make test` builds the tests as well.
 build: deps
@@ -68,10 +68,6 @@ test-asan: checks build-asan
 test-emulated: checks build-asan
 	@ctest --preset emulated -j $(JOBS)
 
-# The cases of the ONNX suite with every layer that computes on the emulated GPU.
-test-emulated-suite: build-release
-	@ctest --preset release -C emulated_suite -R conformance_emulated_suite
-
 # The tests that `make test-asan` leaves out: further shards, the slow tests of commands, most op cases on the emulated device,
 # its counters, the kernels for older CPUs and without oneDNN, and what the kernels take of each card.
 test-asan-rest: checks build-asan
@@ -91,7 +87,7 @@ test-machine-code: build-release machine-code-tools
 test-tsan: build-tsan
 	@ctest --preset tsan -j $(JOBS)
 
-test-all: test test-alone test-asan test-asan-rest test-emulated test-virtual-card test-machine-code test-tsan test-gpu-bundle test-package test-torch test-sdist test-wheel-roots test-reference test-integer-bits test-random test-large-weights test-standard-attributes test-emulated-suite
+test-all: test test-alone test-asan test-asan-rest test-emulated test-virtual-card test-machine-code test-tsan test-gpu-bundle test-package test-torch test-sdist test-wheel-roots test-reference test-integer-bits test-random test-large-weights test-standard-attributes
 
 # The integers of large quantized models on the emulated GPU, too.
 test-integer-bits: build-release

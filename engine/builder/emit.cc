@@ -209,8 +209,7 @@ void LayerEmitter::emit_with_copies(const Layer& layer, size_t place, const Laid
 }
 
 void LayerEmitter::note_fallback(const Layer& layer, const Layouts::OfLayer& choice) {
-  // A condition is the host's to check.
-  if (choice.why_not_first.empty() || std::holds_alternative<Require>(layer.op)) return;
+  if (choice.why_not_first.empty() || is_host_work(layer.op)) return;
   steps_.note(std::string(choice.decides_shapes ? kDecidesShapes : kFallback), layer.name,
               fmt::format("{} runs on {}{}", to_string(layer.op),
                           places_[choice.place].device->target(), choice.why_not_first));

@@ -130,6 +130,11 @@ LayerOperands nearest_operands(const Place& place, const Graph& graph, const Lay
   return operands;
 }
 
+bool is_host_work(const Op& op) {
+  return std::holds_alternative<SizeTensor>(op) || std::holds_alternative<ShapeOf>(op) ||
+         std::holds_alternative<Require>(op);
+}
+
 bool is_host_value(const Layer& layer, size_t input) {
   return static_cast<int>(input) < layer.op_input_count &&
          is_host_value(layer.op, static_cast<int>(input));

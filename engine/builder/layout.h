@@ -100,6 +100,8 @@ struct LayoutQuestion {
   std::vector<bool> on_host = {};  // by output, or empty: wanted on the last place, if small
 };
 Layouts choose_layouts(const LayoutQuestion& question);
+// Whether the host does this for every device: the op gives sizes, or checks a condition.
+bool is_host_work(const Op& op);
 bool is_host_value(const Layer& layer, size_t input);  // as that of its op (graph/op/op.h)
 // "; cuda.conv.direct: only f32", of each kernel that refused.
 std::string refusals_text(const KernelChoice& chosen);

@@ -8,13 +8,12 @@
 #include <string_view>
 #include <unordered_set>
 #include <utility>
-#include <variant>
 
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
+#include "anneal/engine/builder/layout.h"
 #include "anneal/engine/run/memory/activation_memory.h"
 #include "anneal/engine/run/memory/bound_plan.h"
-#include "anneal/engine/symbols.h"
 
 namespace anneal {
 namespace {
@@ -30,22 +29,6 @@ uint64_t run_bytes_of(const Plan& plan, std::span<const Tensor> weights) {
   }
 }
 
-// "batch = 1, seq = 1": the open sizes of inputs for which the build was given no range.
-std::string undeclared_sizes(const Plan& plan) {
-  std::vector<std::string> names;
-  for (const uint32_t input : plan.inputs)
-    for (const Size size : port_shape(plan, input))
-      for (const uint32_t symbol : plan.sizes->symbols_in(size)) {
-        const auto& [name, bounds] = plan.sizes->symbols()[symbol];
-        if (bounds == Bounds{} && std::ranges::find(names, name) == names.end())
-          names.push_back(name);
-      }
-  std::string text;
-  for (const std::string& name : names)
-    text += fmt::format("{}{} = {}", text.empty() ? "" : ", ", name, Bounds{}.opt);
-  return text;
-}
-
 void add_fallbacks(const Plan& plan, std::vector<BuildDecision>& fallbacks) {
   for (const Decision& decision : plan.decisions)
     if (decision.stage == kFallback)
@@ -58,8 +41,7 @@ void count_steps(const Plan& plan, BuildPlan& result) {
   for (const Decision& decision : plan.decisions)
     if (decision.stage == kDecidesShapes) for_shapes.insert(decision.subject);
   const auto belongs_on_host = [&](const Step& step) {
-    return std::holds_alternative<SizeTensor>(step.op) ||
-           std::holds_alternative<Require>(step.op) || for_shapes.contains(step.name);
+    return is_host_work(step.op) || for_shapes.contains(step.name);
   };
   for (const Step& step : plan.steps) {
     if (!bodies_of(step.op).empty()) continue;  // its bodies' steps count
@@ -88,8 +70,6 @@ BuildPlan plan_report(const Plan& plan, std::span<const Tensor> weights) {
   count_steps(plan, result);
   for (const Decision& decision : plan.decisions)
     result.decisions.emplace_back(decision.stage, decision.subject, decision.text);
-  if (const std::string sizes = undeclared_sizes(plan); plan.devices.size() > 1 && !sizes.empty())
-    result.decisions.emplace_back("opt_shapes", plan.name, "kernels are chosen for " + sizes);
   add_fallbacks(plan, result.fallbacks);
   return result;
 }
