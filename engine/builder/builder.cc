@@ -26,6 +26,7 @@
 #include "anneal/engine/builder/timing/plan_code.h"
 #include "anneal/engine/builder/timing/timing_card.h"
 #include "anneal/engine/plan_check.h"
+#include "anneal/engine/symbols.h"
 #include "anneal/kernels/cpu/backend.h"
 #include "anneal/kernels/cuda/backend.h"
 #include "anneal/optimizer/pipeline/pipeline.h"
@@ -91,6 +92,22 @@ std::string fallbacks_text(const Plan& plan) {
       layers += fmt::format("\n  layer \"{}\": {}", decision.subject, decision.text);
   for (const Plan& body : plan.bodies) layers += fallbacks_text(body);
   return layers;
+}
+
+// Kernels of a GPU are chosen for one size of an axis, and the user may not have named any.
+void note_undeclared_sizes(Plan& plan) {
+  std::string sizes;
+  std::vector<uint32_t> named;
+  for (const uint32_t input : plan.inputs)
+    for (const Size size : port_shape(plan, input))
+      for (const uint32_t symbol : plan.sizes->symbols_in(size)) {
+        const auto& [name, bounds] = plan.sizes->symbols()[symbol];
+        if (bounds.max != Bounds{}.max || std::ranges::find(named, symbol) != named.end()) continue;
+        named.push_back(symbol);
+        sizes += fmt::format("{}{} = {}", sizes.empty() ? "" : ", ", name, bounds.opt);
+      }
+  if (!sizes.empty())
+    plan.decisions.push_back({"opt_shapes", plan.name, "kernels are chosen for " + sizes});
 }
 
 void refuse_fallbacks(const Plan& plan) {
@@ -311,6 +328,7 @@ EngineFile build(Graph graph, const GraphBuildOptions& options) {
     std::ranges::move(of_groups, std::back_inserter(decisions));
     plan.decisions.insert(plan.decisions.begin(), decisions.begin(), decisions.end());
     record_vanished(values, plan);
+    if (target.is_cuda) note_undeclared_sizes(plan);
     plan.is_exact = kernels.exact;
     if (!options.allow_fallback) refuse_fallbacks(plan);
     file.plans.push_back(std::move(plan));

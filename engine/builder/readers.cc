@@ -16,6 +16,8 @@ namespace {
 // So R is 2.5 or more. A value near the least keeps copies on the card, whose memory is the
 // smaller, to those that are worth it on every machine.
 constexpr double kLinkOverCut = 3;
+// Tables of positions have a few megabytes.
+constexpr size_t kMostOfTable = size_t{64} << 20;
 
 double elements_of(const Graph& graph, ValueId value) {
   double elements = 1;
@@ -60,7 +62,8 @@ void Readers::add(size_t place, ValueId value, double elements) {
 }
 
 bool Readers::want_all_on(size_t place, ValueId value) const {
-  if (graph_.constant(value)) return are_on(place, value);
+  const Tensor* const constant = graph_.constant(value);
+  if (constant && constant->bytes().size() <= kMostOfTable) return are_on(place, value);
   return (1 + kLinkOverCut) * elements(place, value) >= elements_of(graph_, value);
 }
 

@@ -19,11 +19,11 @@ class Readers {
 
   // Whether a layer on the place, or on the last one the model's caller, reads some of the value.
   bool are_on(size_t place, ValueId value) const { return elements(place, value) > 0; }
-  // Whether the whole value should be on the place, and views be taken there. A constant should
-  // wherever it is read, since it is copied once, at load. Of another value the layers there must
-  // read a quarter or more, at the opt sizes: else the CPU cuts out the parts that are read, and
-  // only these are copied. This also holds for parts that need no cutting: several parts would be
-  // several copies.
+  // Whether the whole value should be on the place, and views be taken there. A constant of up to
+  // 64 MiB should wherever it is read, since it is copied once, at load. Of another value the
+  // layers there must read a quarter or more, at the opt sizes: else the CPU cuts out the parts
+  // that are read, and only these are copied. This also holds for parts that need no cutting:
+  // several parts would be several copies.
   bool want_all_on(size_t place, ValueId value) const;
   // Where views of the layer's first input are taken: on `home`, where that lies; of one that lies
   // on the CPU, wherever it is read. has_copy: whether a place has one already.

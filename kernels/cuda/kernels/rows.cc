@@ -59,22 +59,23 @@ void Rows::choose_threads(const Request& request) {
   const Operand& x = request.inputs[0];
   const Shape& shape = x.type.shape;
   int64_t length = 1, rows = 1;
+  double longest = 1;
   known_length_ = 1;
   int adjacent = -1, axes_in_row = 0;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const bool in_row = axes_[static_cast<size_t>(axis)].in_row;
     const Bounds range = request.sizes.range(shape[axis]);
     (in_row ? length : rows) *= std::max<int64_t>(range.opt, 1);
-    // Nothing is known of this length. One thread would read a long row alone, and sum it up with a
-    // large rounding error.
-    if (in_row && range.opt <= 1 && range.max >= kWorthBlockOfFewRows)
-      length = std::max(length, kWorthWarp);
+    if (in_row) longest *= static_cast<double>(range.max);
     if (in_row && !shape[axis].known()) known_length_.reset();
     if (in_row && known_length_) *known_length_ *= shape[axis].value();
     if (shape[axis] == Size(1)) continue;
     if (in_row) ++axes_in_row;
     if (x.strides[axis] == Size(1)) adjacent = axis;
   }
+  // Rows may be far longer than at the opt sizes. One thread would read such a row alone, and its
+  // sum would have a large rounding error.
+  if (length < kWorthWarp && longest >= kWorthBlockOfFewRows) length = kWorthWarp;
   const auto bytes = static_cast<int64_t>(size_of(x.type.dtype));
   const bool ends = adjacent >= 0 && axes_[static_cast<size_t>(adjacent)].in_row;
   if (ends && axes_in_row == 1) vector_ = static_cast<int>(kVectorBytes / bytes);
