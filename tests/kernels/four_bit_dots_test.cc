@@ -93,7 +93,7 @@ double worst_rounding(const std::vector<float>& scales, size_t groups, float fac
 TEST(FourBitDots, ScalesTakeHalfPrecision) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::mt19937 random(3);
-  for (const float size : {1e-7F, 1e-5F, 0.02F, 1.0F, 7e4F, 1e9F}) {
+  for (const float size : {1e-5F, 1e-3F, 0.02F, 1.0F, 7e4F, 1e9F}) {
     std::vector<float> scales(96);
     for (float& scale : scales) scale = size * std::normal_distribution<float>()(random);
     scales[5] = scales[90] = size * 1e-30F;
@@ -104,11 +104,11 @@ TEST(FourBitDots, ScalesTakeHalfPrecision) {
   }
   EXPECT_EQ(scale_factor_of(std::vector<float>(8), 4), 1);
   EXPECT_EQ(scale_factor_of(std::vector<float>{1, -2, 0, 0}, 2), 16384.0F / 2);
-  // The largest ones of two columns may be 2^27 apart.
-  const std::vector<float> apart{1, 1e-20F, std::ldexp(1.0F, -27), 0};
+  // The largest ones of two columns may be 2^20 apart.
+  const std::vector<float> apart{1, 1e-20F, std::ldexp(1.0F, -20), 0};
   ASSERT_TRUE(scale_factor_of(apart, 2));
   EXPECT_LE(worst_rounding(apart, 2, *scale_factor_of(apart, 2)), 1.0 / 2048);
-  EXPECT_FALSE(scale_factor_of(std::vector<float>{1, 1, std::ldexp(1.0F, -28), 0}, 2));
+  EXPECT_FALSE(scale_factor_of(std::vector<float>{1, 1, std::ldexp(1.0F, -21), 0}, 2));
   EXPECT_FALSE(scale_factor_of(std::vector<float>{1, kInfinity}, 2));
   EXPECT_FALSE(scale_factor_of(std::vector<float>{NAN, 1}, 2));
   EXPECT_FALSE(scale_factor_of(std::vector<float>{1e30F, 1e30F}, 2));

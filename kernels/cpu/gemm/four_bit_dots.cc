@@ -188,9 +188,10 @@ uint32_t spread(uint32_t halves) {
 }  // namespace
 
 std::optional<float> scale_factor_of(std::span<const float> scales, int64_t groups) {
-  // The largest scale of all becomes 2^14 to 2^15. f16 rounds numbers from 2^-13 on by 2^-12 of
-  // them at most, and smaller ones by 2^-25: 2^-12 of the largest scale of their column.
-  constexpr int kMost = 15, kLeast = -12, kMostRaised = 40;
+  // The largest scale of all becomes 2^14 to 2^15. f16 rounds numbers from 2^-14 on by 2^-11 of
+  // them at most, which are scales down to 2^-8 of the largest one of their column, and smaller
+  // ones by 2^-25.
+  constexpr int kMost = 15, kLeast = -5, kMostRaised = 30;
   const auto exponent_of = [](float magnitude) {
     int exponent = 0;
     std::frexp(magnitude, &exponent);

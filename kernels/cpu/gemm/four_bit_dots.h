@@ -9,8 +9,8 @@
 //                    its low half and code j + 4 in its high half
 //   for each group: 16 scales (f16), times the power of two by which the rows' scales are divided
 //   for each group: 16 zero points (u8), if the layout has them; else all are 8
-// The layout and the results are the same for every instruction set. Scales of f16 are as accurate
-// as 8-bit rows need, and take half the memory.
+// The layout and the results are the same for every instruction set. Rounding scales to f16 changes
+// results far less than rounding rows to 8 bits, and saves half of their memory.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -44,8 +44,8 @@ struct FourBitLayout {
   std::string form() const;  // as packed_constant() wants it
 };
 
-// What a tile of `panels` panels fetches beside the byte at `at` of a part of a panel: `distance`
-// bytes ahead, at the end of the part from the next tile's.
+// How far ahead of byte `at` of a part of its panels a tile of `panels` panels prefetches:
+// `distance` bytes, and at the end of the part to the same part of the next tile's panels.
 inline int64_t ahead_of(const FourBitLayout& layout, int64_t at, int64_t part_bytes,
                         int64_t distance, int panels) {
   return distance + (at + distance >= part_bytes ? panels * layout.panel_bytes() - part_bytes : 0);
