@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "anneal/cli/ablation/ablation.h"
 #include "anneal/cli/measure/measure.h"
@@ -108,7 +107,8 @@ bool is_within_noise(const AblationRow& a, const AblationRow& b) {
   const auto [least_a, most_a] = std::ranges::minmax(a.round_medians);
   const auto [least_b, most_b] = std::ranges::minmax(b.round_medians);
   if (least_a <= most_b && least_b <= most_a) return true;
-  return std::abs(median(a.milliseconds) / median(b.milliseconds) - 1) < kLeastGain;
+  const auto [fast, slow] = std::minmax({median(a.milliseconds), median(b.milliseconds)});
+  return slow / fast - 1 < kLeastGain;
 }
 
 std::string ablation_text(const Ablation& ablation) {

@@ -44,7 +44,7 @@ std::optional<Coefficients> exact(int64_t first, std::span<const int64_t> bytes)
                       slope - square * (2 * first + 1), square};
 }
 
-// The best line touches two of the numbers, but that its slope is rounded up.
+// The best line touches two of the numbers, and its slope is rounded up or down.
 Coefficients upper_line(int64_t first, std::span<const int64_t> bytes) {
   Coefficients best = {};
   double least_excess = std::numeric_limits<double>::infinity();
@@ -62,8 +62,11 @@ Coefficients upper_line(int64_t first, std::span<const int64_t> bytes) {
   };
   try_slope(0);
   for (size_t i = 0; i < bytes.size(); ++i)
-    for (size_t j = i + 1; j < bytes.size(); ++j)
-      try_slope(ceil_div(bytes[j] - bytes[i], static_cast<int64_t>(j - i)));
+    for (size_t j = i + 1; j < bytes.size(); ++j) {
+      const int64_t rounded = ceil_div(bytes[j] - bytes[i], static_cast<int64_t>(j - i));
+      try_slope(rounded);
+      try_slope(rounded - 1);
+    }
   return best;
 }
 

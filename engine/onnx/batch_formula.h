@@ -6,10 +6,11 @@
 
 namespace anneal {
 
+// Of the bytes that were given for each batch.
 struct BatchFormula {
   std::string text;             // "4096 + 64*N"
   int64_t first = 0, last = 0;  // the batches
-  // All of the batches have these bytes. Otherwise none has more.
+  // It gives the bytes of each batch. Otherwise none has more.
   bool is_exact = true;
 };
 

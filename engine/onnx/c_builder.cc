@@ -174,7 +174,8 @@ BuildOptions options_of(const anneal_build_options* given, const OnnxModel& mode
   if (known.timing_cache) options.timing_cache = known.timing_cache;
   if (known.optimization_level < 0 || known.optimization_level > 5)
     fail(ErrorCode::kInvalidArgument,
-         fmt::format("optimization_level is {}: give 0 to 5", known.optimization_level));
+         fmt::format("optimization_level is {}: give 1 to 5, or 0 for the default",
+                     known.optimization_level));
   if (known.optimization_level != 0)
     options.optimization_level = static_cast<int>(known.optimization_level);
   options.profiles = profiles_of(known);

@@ -360,9 +360,12 @@ std::optional<int64_t> MemoryByBatch::largest(uint64_t bytes, uint64_t weights,
     (fits(middle) ? fitting : beyond) = middle;
   }
   // A batch whose slices are all whole may take less than a smaller one with a rest.
-  constexpr int64_t kBeyond = 256;
-  for (int64_t batch = fitting + 1;
-       plan_->batch_split && batch <= std::min(bounds_.max, fitting + kBeyond); ++batch)
+  const RowCut cut = cut_of(dims_at(std::min(fitting + 1, bounds_.max)));
+  const int64_t slices = std::max<int64_t>(cut.together, cut.alone * options_.threads);
+  const int64_t last = cut.is_whole()
+                           ? fitting
+                           : std::min(bounds_.max, fitting + std::max(kBatchesOfFormulas, slices));
+  for (int64_t batch = fitting + 1; batch <= last; ++batch)
     if (fits(batch)) fitting = batch;
   return fitting;
 }

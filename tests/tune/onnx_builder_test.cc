@@ -416,7 +416,7 @@ TEST_F(CBuilder, ChoosesKernelsByTimes) {
   for (const int64_t level : {-1, 6}) {
     options_.optimization_level = level;
     EXPECT_TRUE(build().empty());
-    EXPECT_THAT(error_.message, HasSubstr("give 0 to 5"));
+    EXPECT_THAT(error_.message, HasSubstr("give 1 to 5"));
   }
 }
 
