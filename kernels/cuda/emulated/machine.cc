@@ -28,13 +28,14 @@ uint64_t memory_limit() {
                   text));
 }
 
-bool reversed_order() {
-  const char* const setting = std::getenv("ANNEAL_EMULATED_ORDER");
-  const std::string_view order = setting == nullptr ? "forward" : setting;
-  if (order == "reversed") return true;
-  if (order == "forward") return false;
-  refuse(CUDA_ERROR_INVALID_VALUE,
-         fmt::format("ANNEAL_EMULATED_ORDER is \"{}\": it may be forward or reversed", order));
+// Whether the variable has the other value, and not its default.
+bool has_other(const char* name, std::string_view usual, std::string_view other) {
+  const char* const setting = std::getenv(name);
+  const std::string_view value = setting == nullptr ? usual : setting;
+  if (value != usual && value != other)
+    refuse(CUDA_ERROR_INVALID_VALUE,
+           fmt::format("{} is \"{}\": it may be {} or {}", name, value, usual, other));
+  return value == other;
 }
 
 EmulatedContext::CaptureFails capture_fails() {
@@ -51,33 +52,15 @@ EmulatedContext::CaptureFails capture_fails() {
                   where));
 }
 
-bool limits_accesses() {
-  const char* const setting = std::getenv("ANNEAL_EMULATED_BOUNDS");
-  const std::string_view bounds = setting == nullptr ? "tensors" : setting;
-  if (bounds == "allocations") return false;
-  if (bounds == "tensors") return true;
-  refuse(CUDA_ERROR_INVALID_VALUE,
-         fmt::format("ANNEAL_EMULATED_BOUNDS is \"{}\": it may be tensors or allocations", bounds));
-}
-
-bool skips_kernels() {
-  const char* const setting = std::getenv("ANNEAL_EMULATED_KERNELS");
-  const std::string_view kernels = setting == nullptr ? "run" : setting;
-  if (kernels == "skip") return true;
-  if (kernels == "run") return false;
-  refuse(CUDA_ERROR_INVALID_VALUE,
-         fmt::format("ANNEAL_EMULATED_KERNELS is \"{}\": it may be run or skip", kernels));
-}
-
 }  // namespace
 
 void refuse(CUresult result, std::string text) { throw EmulatedRefusal{result, std::move(text)}; }
 
 EmulatedContext::EmulatedContext()
-    : memory(memory_limit(), limits_accesses()),
-      runner(memory, reversed_order()),
+    : memory(memory_limit(), !has_other("ANNEAL_EMULATED_BOUNDS", "tensors", "allocations")),
+      runner(memory, has_other("ANNEAL_EMULATED_ORDER", "forward", "reversed")),
       capture_fails(cuda::capture_fails()),
-      skips_kernels(cuda::skips_kernels()) {}
+      skips_kernels(has_other("ANNEAL_EMULATED_KERNELS", "run", "skip")) {}
 
 bool EmulatedContext::is_known(uint64_t address) const {
   if (EmulatedMemory::is_device(address)) return true;
