@@ -4,7 +4,7 @@
     memory_by_batch.py ANNEAL FOLDER... [--target cpu,emulated] [--most 2]
 
 Every file *.onnx in the folders counts; a folder that is not there has none. Prints a line for each model and target: the largest
-difference over batches of 1, 4 and 16, in percent, and which of arenas, workspaces and staging have exact formulas of the batch; the others have bounds. A
+difference over batches of 1, 4 and 16, in percent, and which of arenas, workspaces and staging have exact formulas of the batch. A
 model whose fixed batch cannot be opened gets a line with the reason. Ends with status 1 if a difference is above `--most` percent or a
 model fails. The emulated device runs no kernel (`ANNEAL_EMULATED_KERNELS=skip`): results matter to memory only where they decide sizes.
 """

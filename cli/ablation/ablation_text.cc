@@ -12,7 +12,7 @@
 namespace anneal {
 namespace {
 
-// "1.25x": the speed as a multiple.
+// "1.25x": the speed as a multiple; "~1.01x": it may be noise.
 std::string speedup_text(const AblationRow& over, const AblationRow& row) {
   return fmt::format("{}{:.2f}x", is_within_noise(over, row) ? "~" : "",
                      median(over.milliseconds) / median(row.milliseconds));

@@ -95,6 +95,7 @@ std::string fallbacks_text(const Plan& plan) {
 }
 
 // Kernels of a GPU are chosen for one size of an axis, and the user may not have named any.
+// `anneal build` prints what this stage says.
 void note_undeclared_sizes(Plan& plan) {
   std::string sizes;
   std::vector<uint32_t> named;

@@ -6,11 +6,11 @@
 
 namespace anneal {
 
-// Of the bytes that were given for each batch.
+// Of the bytes that batch_formula() was given.
 struct BatchFormula {
   std::string text;             // "4096 + 64*N"
   int64_t first = 0, last = 0;  // the batches
-  // It gives the bytes of each batch. Otherwise none has more.
+  // The text gives the bytes of each batch. Otherwise it gives an upper bound.
   bool is_exact = true;
 };
 

@@ -58,7 +58,7 @@ typedef struct {
   const char* states;         /* BuildOptions::states: "past.*=present.*,h=next_h"; null: none */
   int64_t time_kernels;       /* not 0: measured times choose kernels */
   const char* timing_cache;   /* a file of times to use and to extend; null: none */
-  int64_t optimization_level; /* of the times, 1 to 5, as in BuildOptions; 0: 3 */
+  int64_t optimization_level; /* 1 (few tactics are timed) to 5 (all); 0: 3 */
 } anneal_build_options;
 
 /* Builds an engine file from an ONNX file; options may be null. The file is written whole. */

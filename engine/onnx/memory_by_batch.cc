@@ -361,10 +361,9 @@ std::optional<int64_t> MemoryByBatch::largest(uint64_t bytes, uint64_t weights,
   }
   // A batch whose slices are all whole may take less than a smaller one with a rest.
   const RowCut cut = cut_of(dims_at(std::min(fitting + 1, bounds_.max)));
-  const int64_t slices = std::max<int64_t>(cut.together, cut.alone * options_.threads);
-  const int64_t last = cut.is_whole()
-                           ? fitting
-                           : std::min(bounds_.max, fitting + std::max(kBatchesOfFormulas, slices));
+  constexpr int64_t kFewestBeyond = 64;
+  const int64_t beyond_it = std::max({kFewestBeyond, cut.together, cut.alone * options_.threads});
+  const int64_t last = cut.is_whole() ? fitting : std::min(bounds_.max, fitting + beyond_it);
   for (int64_t batch = fitting + 1; batch <= last; ++batch)
     if (fits(batch)) fitting = batch;
   return fitting;

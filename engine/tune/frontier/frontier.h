@@ -28,7 +28,7 @@ struct MeasuredScore {
 struct FrontierPoint {
   std::string name;                   // "f32", "int8", "mix-3"
   std::vector<Precision> precisions;  // of the groups
-  // Mean square of the differences from f32's float outputs (search samples), over theirs.
+  // Mean square of the float outputs' differences from f32 (search samples), over that of f32.
   double output_error = 0;
   MeasuredScore search;                           // on the search samples
   std::optional<MeasuredScore> confirmed;         // on the held-out samples

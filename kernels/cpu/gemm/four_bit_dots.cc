@@ -188,9 +188,8 @@ uint32_t spread(uint32_t halves) {
 }  // namespace
 
 std::optional<float> scale_factor_of(std::span<const float> scales, int64_t groups) {
-  // The largest scale of all becomes 2^14 to 2^15. f16 rounds numbers from 2^-14 on by 2^-11 of
-  // them at most, which are scales down to 2^-8 of the largest one of their column, and smaller
-  // ones by 2^-25.
+  // The largest scale of all becomes 2^14 to 2^15, and the largest of each column is at least 2^-6.
+  // f16 has an error of at most 2^-11 of a scale from 2^-14 on, and of 2^-25 below.
   constexpr int kMost = 15, kLeast = -5, kMostRaised = 30;
   const auto exponent_of = [](float magnitude) {
     int exponent = 0;
