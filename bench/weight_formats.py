@@ -27,16 +27,28 @@ def tensors(**arrays):
     return [numpy_helper.from_array(array, name) for name, array in arrays.items()]
 
 
-def four_bits(side, random, **attributes):
-    codes = random.integers(0, 256, (side, side // BLOCK, BLOCK // 2), dtype=np.uint8)
-    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=side, N=side, bits=4,
+def n_bits(side, random, bits, **attributes):
+    codes = random.integers(0, 256, (side, side // BLOCK, BLOCK * bits // 8), dtype=np.uint8)
+    node = helper.make_node("MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=side, N=side, bits=bits,
                             block_size=BLOCK, **attributes)
     return [node], tensors(w=codes, s=(random.random(side * side // BLOCK) * 0.01).astype(np.float32))
 
 
+def four_bits(side, random):
+    return n_bits(side, random, 4)
+
+
 def four_bits_by_eight(side, random):
     """The activations may be rounded to 8 bits."""
-    return four_bits(side, random, accuracy_level=4)
+    return n_bits(side, random, 4, accuracy_level=4)
+
+
+def eight_bits(side, random):
+    return n_bits(side, random, 8)
+
+
+def eight_bits_by_eight(side, random):
+    return n_bits(side, random, 8, accuracy_level=4)
 
 
 def dequantized(side, random, scales, **attributes):
@@ -64,7 +76,8 @@ def scaled(side, random):
                           s=random.random(side).astype(np.float32))
 
 
-FORMATS = [("4 bits, MatMulNBits", four_bits), ("4 bits, accuracy_level 4", four_bits_by_eight), ("8 bits, a scale per block", eight_bits_in_blocks),
+FORMATS = [("4 bits, MatMulNBits", four_bits), ("4 bits, accuracy_level 4", four_bits_by_eight),
+           ("8 bits, MatMulNBits", eight_bits), ("8 bits, accuracy_level 4", eight_bits_by_eight), ("8 bits, a scale per block", eight_bits_in_blocks),
            ("8 bits, a scale per column", eight_bits_per_column), ("f16 with Cast", half), ("f32 times a scale", scaled)]
 
 

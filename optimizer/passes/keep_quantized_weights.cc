@@ -11,8 +11,8 @@
 //
 // Many rows take less time by f32 weights, which are not converted in every run, and so do few rows
 // if the f32 weights of the whole model stay in a cache (PassOptions::cached_weight_bytes). By
-// integers of 4 or 2 bits and rows that kernels may round (MatMul::may_round_a, without
-// PassOptions::exact) all products take less time.
+// integers and rows that kernels may round (MatMul::may_round_a, without PassOptions::exact) all
+// products take less time.
 //
 // Exact in products of f32: kernels multiply by the numbers that Dequantize would give, but for
 // kernels that are not exact, which may round the left side where the model allows it. So the layer
@@ -126,6 +126,11 @@ class Keeper {
   }
 
   bool are_integers() const { return has_integers(encoding()); }
+  // As kernels that round the other operand read integers of 8 bits.
+  bool are_rows_of_whole_blocks() const {
+    const int64_t block = op_as<Dequantize>(graph_, dequantize_)->block_size;
+    return depth_ == 1 && block > 0 && block % kLeastWeightBlock == 0;
+  }
   // REQUIRES here and below: why_not() is empty
   std::optional<PackedWeights> packed() const {
     const Tensor& codes = *graph_.constant(graph_.layer(dequantize_).inputs[0]);
@@ -231,12 +236,15 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   const Keeper keeper(graph, id, dequantize);
   std::string why = keeper.why_not(run.options.exact);
   if (!why.empty()) return refuse(why);
-  const bool may_round =
-      keeper.are_integers() && rows_may_be_rounded(graph, id, run.options, precisions);
+  bool may_round = keeper.are_integers() && rows_may_be_rounded(graph, id, run.options, precisions);
   why = why_floats_are_faster(graph, id, keeper.row_count(), bytes, run.options);
   std::optional<PackedWeights> fewer;
   if (why.empty() || may_round) fewer = keeper.packed();
-  if (!why.empty() && !fewer) return refuse(why);
+  // Rounded rows add more to the error of weights of 8 bits: only where the model asks for them.
+  if (!fewer)
+    may_round =
+        may_round && op_as<MatMul>(graph, id)->may_round_a && keeper.are_rows_of_whole_blocks();
+  if (!why.empty() && !fewer && !may_round) return refuse(why);
   if (!keeper.are_integers() && !fewer)
     return refuse("a row of them does not end at the end of a byte");
   const KeptWeights weights = keeper.make(std::move(fewer));
@@ -246,11 +254,11 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   added.inputs.insert(added.inputs.begin() + 2, std::begin(further), std::end(further));
   added.op_input_count = 5;
   const bool are_packed = weights.encoding != WeightEncoding::kIntegers;
+  auto& op = std::get<MatMul>(added.op);
+  op.may_round_a = may_round;
   if (are_packed) {
-    auto& op = std::get<MatMul>(added.op);
     op.transpose_b = true;
     op.b_encoding = weights.encoding;
-    op.may_round_a = may_round;
   }
   if (why = run.ask_targets(graph, added); !why.empty()) return refuse(why);
   const ValueId reals = graph.layer(dequantize).outputs[0];
@@ -262,7 +270,7 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   const Saving saved{.bytes = count * 4 - count * bits_of(weights.encoding) / 8};
   graph.replace_layer(id, graph.add(std::move(added)));
   std::string text = fmt::format("reads weights of {}", type);
-  if (are_packed && may_round) text += ", and may round the other operand to 8 bits";
+  if (may_round) text += ", and may round the other operand to 8 bits";
   run.did(name, std::move(text), saved);
   return true;
 }

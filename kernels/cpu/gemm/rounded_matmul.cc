@@ -1,7 +1,10 @@
-// MatMul of f32 by integers of 4 or 2 bits where the left side may be rounded
+// MatMul of f32 by integers of 2, 4 or 8 bits where the left side may be rounded
 // (MatMul::may_round_a):
 //   cpu.matmul.rounded_rows   rounds each row to 8 bits, group by group, and sums integers
 #include <algorithm>
+#include <functional>
+#include <optional>
+#include <span>
 #include <utility>
 
 #include "anneal/core/new_tensor.h"
@@ -9,7 +12,7 @@
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/strided.h"
 #include "anneal/kernels/cpu/base/workspace.h"
-#include "anneal/kernels/cpu/gemm/four_bit_dots.h"
+#include "anneal/kernels/cpu/gemm/rounded_dots.h"
 #include "anneal/kernels/cpu/program/epilogue.h"
 
 namespace anneal::cpu {
@@ -27,13 +30,13 @@ struct PreparedRows final : PreparedKernel {
 
 class RoundedMatMul final : public Kernel {
  public:
-  RoundedMatMul(const MatMul& op, const Request& request, const FourBitLayout& layout,
+  RoundedMatMul(const Request& request, const CodeLayout& layout, const CodeSource& source,
                 Epilogues epilogues)
       : layout_(layout),
         round_(round_row(isa_of(request.device))),
-        dots_(four_bit_dots(isa_of(request.device))),
+        dots_(rounded_dots(isa_of(request.device))),
         epilogues_(std::move(epilogues)),
-        packed_(pack(request, layout, bits_of(op.b_encoding))) {}
+        packed_(pack(request, layout, source)) {}
 
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
                                           std::span<const TensorView> outputs,
@@ -63,7 +66,7 @@ class RoundedMatMul final : public Kernel {
     p.sums_at = p.scales_at + cache_aligned(rows * groups * 4);
     p.parts_at = p.sums_at + cache_aligned(rows * groups * 4);
     const size_t results =
-        static_cast<size_t>(p.block_rows * p.block_panels * FourBitLayout::kColumns) * 4;
+        static_cast<size_t>(p.block_rows * p.block_panels * CodeLayout::kColumns) * 4;
     // A row whose elements lie apart is gathered where results come later.
     p.tape_at = cache_aligned(std::max(results, static_cast<size_t>(layout_.k) * 4));
     p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
@@ -85,16 +88,10 @@ class RoundedMatMul final : public Kernel {
   }
 
  private:
-  static Tensor pack(const Request& request, const FourBitLayout& layout, int bits) {
-    const Tensor& scales = *request.inputs[4].constant;
-    FourBitSource source{.codes = request.inputs[1].constant->as<uint8_t>().data(),
-                         .bits = bits,
-                         .scales = scales.as<float>().data()};
-    if (layout.has_zeros) source.zeros = request.inputs[3].constant->as<uint8_t>().data();
-    source.factor_stride = scales.dims()[0] == 1 ? 0 : scales.dims()[1];
+  static Tensor pack(const Request& request, const CodeLayout& layout, const CodeSource& source) {
     const auto fill = [&](std::byte* to) {
       for_parts(request, layout.panels(),
-                [&](int64_t panel) { pack_four_bits(layout, source, panel, to); });
+                [&](int64_t panel) { pack_codes(layout, source, panel, to); });
     };
     return packed_constant(request, layout.form(), cache_aligned(layout.bytes()), fill);
   }
@@ -124,46 +121,78 @@ class RoundedMatMul final : public Kernel {
     const int64_t panel = item % p.column_blocks * p.block_panels;
     const int64_t panels = std::min(p.block_panels, layout_.panels() - panel);
     if (rows <= 0) return;
-    const FourBitBlock block{.layout = &layout_,
+    const RoundedBlock block{.layout = &layout_,
                              .panel = packed_.bytes().data() + panel * layout_.panel_bytes(),
                              .panels = panels,
                              .rows = rounded(p, args, row),
                              .row_count = rows,
                              .c = reinterpret_cast<float*>(memory),
-                             .c_stride = panels * FourBitLayout::kColumns};
+                             .c_stride = panels * CodeLayout::kColumns};
     dots_(block);
-    const int64_t column = panel * FourBitLayout::kColumns;
+    const int64_t column = panel * CodeLayout::kColumns;
     epilogues_.run(p.spaces, args, {block.c, block.c_stride},
                    {row, rows, column, std::min(block.c_stride, layout_.n - column)},
                    memory + p.tape_at);
   }
 
-  FourBitLayout layout_;
+  CodeLayout layout_;
   RoundRow round_;
-  FourBitDots dots_;
+  RoundedDots dots_;
   Epilogues epilogues_;
   Tensor packed_;
 };
 
+// The code of the zero point of all weights of 8 bits; nullopt if they have several.
+std::optional<int> one_zero_point(const Request& request, bool is_signed) {
+  const int middle = is_signed ? 128 : 0;  // the code of 0
+  if (!request.inputs[3].present) return middle;
+  const std::span<const std::byte> zeros = request.inputs[3].constant->bytes();
+  if (std::ranges::adjacent_find(zeros, std::not_equal_to<>()) != zeros.end()) return std::nullopt;
+  return std::to_integer<int>(zeros.front()) ^ middle;
+}
+
+// REQUIRES: codes and scales are constants, as MatMul has them
+CodeSource source_of(const MatMul& op, const Request& request) {
+  const Tensor &codes = *request.inputs[1].constant, &scales = *request.inputs[4].constant;
+  const auto bytes_of = [](const Tensor& tensor) {
+    return reinterpret_cast<const uint8_t*>(tensor.bytes().data());
+  };
+  CodeSource source{.codes = bytes_of(codes),
+                    .bits = bits_of(op.b_encoding),
+                    .is_signed = codes.dtype() == DataType::kI8,
+                    .scales = scales.as<float>().data(),
+                    .factor_stride = scales.dims()[0] == 1 ? 0 : scales.dims()[1]};
+  if (request.inputs[3].present) source.zeros = bytes_of(*request.inputs[3].constant);
+  return source;
+}
+
 KernelResult make_rounded(const MatMul& op, const Request& request) {
   if (!op.may_round_a) return refuse("the left side may not be rounded");
-  if (op.b_encoding != WeightEncoding::kU4 && op.b_encoding != WeightEncoding::kU2)
-    return refuse("the weights are no integers of 4 or 2 bits");
+  if (!has_integers(op.b_encoding) || request.op_input_count < 5 || !request.inputs[4].present)
+    return refuse("the weights are no integers with scales");
+  if (!op.transpose_b) return refuse("the codes of a column do not follow each other");
   if (op.transpose_a) return refuse("a transposed left side");
   if (request.inputs[0].type.dtype != DataType::kF32) return refuse("data that is not f32");
   for (const size_t i : {1, 3, 4})
     if (request.inputs[i].present && request.inputs[i].constant == nullptr)
       return refuse("weights, zero points or scales that are not constant");
+  CodeSource source = source_of(op, request);
   const Dims &codes = request.inputs[1].constant->dims(),
              &scales = request.inputs[4].constant->dims();
-  FourBitLayout layout{.k = codes[1] * codes_in_byte(op.b_encoding),
-                       .n = codes[0],
-                       .has_zeros = request.inputs[3].present};
+  CodeLayout layout{.k = codes[1] * codes_in_byte(op.b_encoding),
+                    .n = codes[0],
+                    .bits = std::max(source.bits, 4)};
+  if (source.bits == 8) {
+    const std::optional<int> zero = one_zero_point(request, source.is_signed);
+    if (zero) source.zeros = nullptr;
+    layout.zero = zero.value_or(0);
+  }
+  layout.has_zeros = source.zeros != nullptr;
   if (layout.k == 0 || layout.n == 0) return refuse("no weights");
   layout.group = layout.k / scales[1];
-  if (layout.group % FourBitLayout::kLeastGroup != 0)
+  if (layout.group % CodeLayout::kLeastGroup != 0)
     return refuse("scales of groups that are no multiple of 16");
-  if (layout.group > FourBitLayout::kMostGroup) return refuse("sums that may overflow 32 bits");
+  if (layout.group > CodeLayout::kMostGroup) return refuse("sums that may overflow 32 bits");
   const auto factor = scale_factor_of(request.inputs[4].constant->as<float>(), scales[1]);
   if (!factor) return refuse("scales that f16 cannot hold");
   layout.scale_factor = *factor;
@@ -171,7 +200,7 @@ KernelResult make_rounded(const MatMul& op, const Request& request) {
     return refuse("without AVX2 f32 weights take less time");
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());
-  return std::make_unique<RoundedMatMul>(op, request, layout, std::move(*epilogues));
+  return std::make_unique<RoundedMatMul>(request, layout, source, std::move(*epilogues));
 }
 
 constexpr KernelEntry kEntries[] = {

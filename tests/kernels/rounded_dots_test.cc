@@ -1,5 +1,5 @@
-// Products of rounded rows by weights of 4 bits: each instruction set gives the same bits.
-#include "anneal/kernels/cpu/gemm/four_bit_dots.h"
+// Products of rounded rows by weights of 4 and 8 bits: each instruction set gives the same bits.
+#include "anneal/kernels/cpu/gemm/rounded_dots.h"
 
 #include <gtest/gtest.h>
 
@@ -18,26 +18,28 @@ namespace anneal::cpu {
 namespace {
 
 struct Weights {
-  FourBitLayout layout;
+  CodeLayout layout;
   std::vector<std::byte> panels;
 };
 
 // With codes, scales and zero points of all sizes.
-Weights random_weights(const FourBitLayout& layout, std::mt19937& random) {
+Weights random_weights(const CodeLayout& layout, std::mt19937& random) {
   const auto factors = static_cast<size_t>(layout.n * layout.groups());
-  std::vector<uint8_t> codes(static_cast<size_t>(layout.n * layout.k / 2)), zeros(factors);
+  std::vector<uint8_t> codes(static_cast<size_t>(layout.n * layout.k * layout.bits / 8));
+  std::vector<uint8_t> zeros(factors);
   std::vector<float> scales(factors);
   for (uint8_t& code : codes) code = static_cast<uint8_t>(random());
-  for (uint8_t& zero : zeros) zero = static_cast<uint8_t>(random() % 16);
+  for (uint8_t& zero : zeros) zero = static_cast<uint8_t>(random() % (1U << layout.bits));
   for (float& scale : scales) scale = std::normal_distribution<float>(0, 0.1F)(random);
   Weights weights{layout, std::vector<std::byte>(layout.bytes())};
   weights.layout.scale_factor = scale_factor_of(scales, layout.groups()).value();
-  const FourBitSource source{.codes = codes.data(),
-                             .scales = scales.data(),
-                             .zeros = layout.has_zeros ? zeros.data() : nullptr,
-                             .factor_stride = layout.groups()};
+  const CodeSource source{.codes = codes.data(),
+                          .bits = layout.bits,
+                          .scales = scales.data(),
+                          .zeros = layout.has_zeros ? zeros.data() : nullptr,
+                          .factor_stride = layout.groups()};
   for (int64_t panel = 0; panel < layout.panels(); ++panel)
-    pack_four_bits(weights.layout, source, panel, weights.panels.data());
+    pack_codes(weights.layout, source, panel, weights.panels.data());
   return weights;
 }
 
@@ -47,7 +49,7 @@ struct Rows {
   std::vector<int32_t> sums;
 };
 
-Rows random_rows(const FourBitLayout& layout, int64_t count, std::mt19937& random) {
+Rows random_rows(const CodeLayout& layout, int64_t count, std::mt19937& random) {
   const auto groups = static_cast<size_t>(layout.groups());
   Rows rows{std::vector<int8_t>(static_cast<size_t>(count * layout.k)),
             std::vector<float>(static_cast<size_t>(count) * groups),
@@ -62,8 +64,8 @@ Rows random_rows(const FourBitLayout& layout, int64_t count, std::mt19937& rando
   return rows;
 }
 
-std::vector<float> product(FourBitDots dots, const Weights& weights, Rows& rows, int64_t count) {
-  const int64_t columns = weights.layout.panels() * FourBitLayout::kColumns;
+std::vector<float> product(RoundedDots dots, const Weights& weights, Rows& rows, int64_t count) {
+  const int64_t columns = weights.layout.panels() * CodeLayout::kColumns;
   std::vector<float> c(static_cast<size_t>(count * columns));
   dots({.layout = &weights.layout,
         .panel = weights.panels.data(),
@@ -90,7 +92,7 @@ double worst_rounding(const std::vector<float>& scales, size_t groups, float fac
   return worst;
 }
 
-TEST(FourBitDots, ScalesTakeHalfPrecision) {
+TEST(RoundedDots, ScalesTakeHalfPrecision) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   std::mt19937 random(3);
   for (const float size : {1e-5F, 1e-3F, 0.02F, 1.0F, 7e4F, 1e9F}) {
@@ -114,27 +116,58 @@ TEST(FourBitDots, ScalesTakeHalfPrecision) {
   EXPECT_FALSE(scale_factor_of(std::vector<float>{1e30F, 1e30F}, 2));
 }
 
-TEST(FourBitDots, AreTheSameBitsForAllInstructionSets) {
-  std::vector<std::pair<std::string, FourBitDots>> all;
+TEST(RoundedDots, AreTheSameBitsForAllInstructionSets) {
+  std::vector<std::pair<std::string, RoundedDots>> all;
   for (const Isa isa : {Isa::kAvx2, Isa::kAvx512, Isa::kFull})
-    if (isa <= current_isa()) all.emplace_back(to_string(isa), four_bit_dots(isa));
-  if (has_avx_vnni()) all.emplace_back("avx-vnni", four_bit_avx_vnni);
+    if (isa <= current_isa()) all.emplace_back(to_string(isa), rounded_dots(isa));
+  if (has_avx_vnni()) all.emplace_back("avx-vnni", rounded_avx_vnni);
   std::mt19937 random(1);
-  for (const bool has_zeros : {false, true})
+  for (const auto& [bits, has_zeros, zero] :
+       {std::tuple{4, false, 8}, {4, true, 8}, {8, false, 0}, {8, false, 131}, {8, true, 0}})
     for (const auto& [k, n, group] : {std::tuple<int64_t, int64_t, int64_t>{64, 16, 16},
                                       {96, 70, 32},
                                       {256, 33, 128},
                                       {4096, 17, 4096}}) {
-      const FourBitLayout layout{.k = k, .n = n, .group = group, .has_zeros = has_zeros};
+      const CodeLayout layout{
+          .k = k, .n = n, .group = group, .bits = bits, .has_zeros = has_zeros, .zero = zero};
       const Weights weights = random_weights(layout, random);
       for (const int64_t count : {1, 2, 3, 4, 5, 9, 14}) {
         Rows rows = random_rows(layout, count, random);
-        const auto expected = product(four_bit_dots(Isa::kBaseline), weights, rows, count);
+        const auto expected = product(rounded_dots(Isa::kBaseline), weights, rows, count);
         for (const auto& [name, dots] : all)
           EXPECT_EQ(product(dots, weights, rows, count), expected)
-              << name << ": " << count << " rows, k " << k << ", group " << group;
+              << name << ": " << bits << " bits, " << count << " rows, k " << k << ", group "
+              << group;
       }
     }
+}
+
+// The largest sums that a group can have: bytes, rows and zero points of the largest magnitude.
+TEST(RoundedDots, SumsOfExtremesDoNotOverflow) {
+  for (const uint8_t code : {0, 1, 127, 128, 255})
+    for (const int8_t number : {-127, 127})
+      for (const int zero : {0, 128, 255}) {
+        CodeLayout layout{.k = CodeLayout::kMostGroup,
+                          .n = 16,
+                          .group = CodeLayout::kMostGroup,
+                          .bits = 8,
+                          .zero = zero};
+        const std::vector<uint8_t> codes(static_cast<size_t>(layout.n * layout.k), code);
+        const float scale = 1;
+        Weights weights{layout, std::vector<std::byte>(layout.bytes())};
+        pack_codes(layout, {.codes = codes.data(), .bits = 8, .scales = &scale}, 0,
+                   weights.panels.data());
+        Rows rows{std::vector<int8_t>(static_cast<size_t>(layout.k), number), {1.0F}, {}};
+        rows.sums = {static_cast<int32_t>(number * layout.k)};
+        const auto wanted = static_cast<float>((code - zero) * number * layout.k);
+        std::vector<RoundedDots> all;
+        for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512, Isa::kFull})
+          if (isa <= current_isa()) all.push_back(rounded_dots(isa));
+        if (has_avx_vnni()) all.push_back(rounded_avx_vnni);
+        for (const RoundedDots dots : all)
+          EXPECT_EQ(product(dots, weights, rows, 1), std::vector<float>(16, wanted))
+              << int{code} << " less " << zero << " by " << int{number};
+      }
 }
 
 }  // namespace

@@ -1,20 +1,22 @@
-// The tile of products by weights of 4 bits (four_bit_dots.h), for the vectors of one instruction
-// set. Included in a namespace of the file that is compiled for it. A struct V describes them:
+// The tile of products by weights of 4 or 8 bits (rounded_dots.h), for the vectors of one
+// instruction set. Included in a namespace of the file that is compiled for it. A struct V
+// describes them:
 //
 //   Integer, Float, kLanes  vectors of 32-bit lanes
-//   dot(sum, codes, q)      adds the products of bytes, u8 by s8, to a partial sum
+//   dot(sum, codes, q)      adds the products of bytes, u8 of 4 bits by s8, to a partial sum
+//   dot_bytes(sum, codes, q)  adds the products of bytes, u8 less kByteZero by s8, to a whole sum
 //   kIsWhole                whether a partial sum has lanes of 32 bits; else whole(sum) makes them
 //   kMostTerms              of k in a partial sum, so that it cannot overflow; a multiple of 16
 //   kTermsOfLoop            of k in one pass of the inner loop: 8 or 16
 // and operations on lanes by their names.
 
-constexpr int kFourBitRows = 4;                                // at most, of a tile
+constexpr int kMostTileRows = 4;                               // at most, of a tile
 constexpr int64_t kAheadOfCodes = 2048, kAheadOfScales = 256;  // bytes that are fetched ahead
 
 // Few rows take several panels, whose sums hide each other's latency.
 template <class V>
-constexpr int four_bit_panels(int rows) {
-  constexpr int kPanelVectors = static_cast<int>(FourBitLayout::kColumns) / V::kLanes;
+constexpr int rounded_panels(int rows) {
+  constexpr int kPanelVectors = static_cast<int>(CodeLayout::kColumns) / V::kLanes;
   return rows == 1 ? 4 / kPanelVectors : kPanelVectors == 1 || rows == 2 ? 2 : 1;
 }
 
@@ -25,15 +27,36 @@ HWY_INLINE typename V::Integer four_numbers(const int8_t* q) {
   return V::set(quad);
 }
 
+// Adds the products of a group to `dots`, of 8-bit codes at the byte `at` of each panel.
+template <class V, int kRows, int kVectors>
+HWY_INLINE void add_bytes(typename V::Integer (&dots)[kRows][kVectors],
+                          const std::byte* const* panels, int64_t& at, int64_t ahead,
+                          const int8_t*& q, const CodeLayout& layout) {
+  constexpr int kPanelVectors = static_cast<int>(CodeLayout::kColumns) / V::kLanes;
+  for (int64_t k = 0; k < layout.group; k += 8)
+#pragma GCC unroll 2
+    for (int64_t i = 0; i < 8; i += 4, at += 64, q += 4)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const std::byte* from = panels[v / kPanelVectors] + at;
+        if (v % kPanelVectors == 0) __builtin_prefetch(from + ahead);
+        const auto bytes = V::load_integers(from + v % kPanelVectors * V::kLanes * 4);
+#pragma GCC unroll 4
+        for (int r = 0; r < kRows; ++r)
+          dots[r][v] = V::dot_bytes(dots[r][v], bytes, four_numbers<V>(q + r * layout.k));
+      }
+}
+
 template <class V, int kRows, int kPanels>
-void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
+void rounded_tile(const RoundedBlock& block, int64_t row, int64_t panel) {
   using Integer = typename V::Integer;
   using Float = typename V::Float;
-  constexpr int kPanelVectors = static_cast<int>(FourBitLayout::kColumns) / V::kLanes;
+  constexpr int kPanelVectors = static_cast<int>(CodeLayout::kColumns) / V::kLanes;
   constexpr int kVectors = kPanels * kPanelVectors;
-  const FourBitLayout& layout = *block.layout;
+  const CodeLayout& layout = *block.layout;
   const int64_t groups = layout.groups();
   const Integer halves = V::set(0x0F0F0F0F);
+  const bool is_wide = layout.bits == 8;
   const std::byte* panels[kPanels];
 #pragma GCC unroll 4
   for (int i = 0; i < kPanels; ++i) panels[i] = block.panel + (panel + i) * layout.panel_bytes();
@@ -51,11 +74,13 @@ void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
     Integer dots[kRows][kVectors];
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const Integer first = V::set(layout.has_zeros ? 0 : -8 * q_sums[r * groups + group]);
+      const int zero = (layout.has_zeros ? 0 : layout.zero) - (is_wide ? V::kByteZero : 0);
+      const Integer first = V::set(-zero * q_sums[r * groups + group]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) dots[r][v] = first;
     }
-    for (int64_t left = layout.group; left > 0; left -= V::kMostTerms) {
+    if (is_wide) add_bytes<V>(dots, panels, at, ahead, q, layout);
+    for (int64_t left = is_wide ? 0 : layout.group; left > 0; left -= V::kMostTerms) {
       Integer partial[kRows][kVectors];
       const int64_t terms = std::min(left, V::kMostTerms);
 #pragma GCC unroll 4
@@ -88,9 +113,9 @@ void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
             dots[r][v] = V::add(dots[r][v], V::whole(partial[r][v]));
         }
     }
-    const int64_t scales = group * FourBitLayout::kScaleBytes;
+    const int64_t scales = group * CodeLayout::kScaleBytes;
     const int64_t scales_ahead =
-        ahead_of(layout, scales, groups * FourBitLayout::kScaleBytes, kAheadOfScales, kPanels);
+        ahead_of(layout, scales, groups * CodeLayout::kScaleBytes, kAheadOfScales, kPanels);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const std::byte* const at_panel = panels[v / kPanelVectors];
@@ -100,7 +125,7 @@ void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
       const Float scale = V::load_halves(factors + column * 2);
       if (layout.has_zeros) {
         const Integer zero =
-            V::load_bytes(at_panel + layout.zeros_at() + group * FourBitLayout::kColumns + column);
+            V::load_bytes(at_panel + layout.zeros_at() + group * CodeLayout::kColumns + column);
 #pragma GCC unroll 4
         for (int r = 0; r < kRows; ++r)
           dots[r][v] =
@@ -117,23 +142,23 @@ void four_bit_tile(const FourBitBlock& block, int64_t row, int64_t panel) {
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v)
-      V::store(sums[r][v], block.c + (row + r) * block.c_stride + panel * FourBitLayout::kColumns +
-                               v * V::kLanes);
+      V::store(sums[r][v],
+               block.c + (row + r) * block.c_stride + panel * CodeLayout::kColumns + v * V::kLanes);
 }
 
 template <class V, int kRows>
-void four_bit_row(const FourBitBlock& block, int64_t row, int64_t panel, int64_t end) {
-  constexpr int kPanels = four_bit_panels<V>(kRows);
+void rounded_row(const RoundedBlock& block, int64_t row, int64_t panel, int64_t end) {
+  constexpr int kPanels = rounded_panels<V>(kRows);
   for (; panel + kPanels <= end; panel += kPanels)
-    four_bit_tile<V, kRows, kPanels>(block, row, panel);
+    rounded_tile<V, kRows, kPanels>(block, row, panel);
   if constexpr (kPanels > 1)
-    for (; panel < end; ++panel) four_bit_tile<V, kRows, 1>(block, row, panel);
+    for (; panel < end; ++panel) rounded_tile<V, kRows, 1>(block, row, panel);
 }
 
 template <class V>
-void four_bit_block(const FourBitBlock& block) {
+void rounded_block(const RoundedBlock& block) {
   constexpr int64_t kPanelsAtOnce = 2;  // which stay in the cache for the tiles of all rows
-  const int64_t heights = ceil_div<int64_t>(block.row_count, kFourBitRows);
+  const int64_t heights = ceil_div<int64_t>(block.row_count, kMostTileRows);
   const int64_t step = heights == 1 ? block.panels : kPanelsAtOnce;
   for (int64_t panel = 0; panel < block.panels; panel += step)
     for (int64_t i = 0; i < heights; ++i) {
@@ -141,16 +166,16 @@ void four_bit_block(const FourBitBlock& block) {
       const int64_t end = std::min(panel + step, block.panels);
       switch (block.row_count * (i + 1) / heights - row) {
         case 1:
-          four_bit_row<V, 1>(block, row, panel, end);
+          rounded_row<V, 1>(block, row, panel, end);
           break;
         case 2:
-          four_bit_row<V, 2>(block, row, panel, end);
+          rounded_row<V, 2>(block, row, panel, end);
           break;
         case 3:
-          four_bit_row<V, 3>(block, row, panel, end);
+          rounded_row<V, 3>(block, row, panel, end);
           break;
         default:
-          four_bit_row<V, 4>(block, row, panel, end);
+          rounded_row<V, 4>(block, row, panel, end);
       }
     }
 }

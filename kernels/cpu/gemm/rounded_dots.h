@@ -1,14 +1,15 @@
-// Products of rows of 8-bit numbers by weights of 4 bits: exact integer sums within a group of k,
-// and f32 sums of the groups, in their order.
+// Products of rows of 8-bit numbers by weights of 4 or 8 bits: exact integer sums within a group of
+// k, and f32 sums of the groups, in their order.
 //
 //   y[row][n] = sum over groups of  s[row][group] scale[group][n] sum over the group's k of
 //               q[row][k] (code[k][n] - zero[group][n])
 //
 // Panels of 16 columns follow each other. A panel holds
-//   for each 8 of k: 64 bytes, four for each column; byte j of a column has code j of the eight in
-//                    its low half and code j + 4 in its high half
+//   codes of 4 bits, for each 8 of k: 64 bytes, four for each column; byte j of a column has code j
+//                    of the eight in its low half and code j + 4 in its high half
+//   codes of 8 bits, for each 4 of k: 64 bytes, four for each column
 //   for each group: 16 scales (f16), times the power of two by which the rows' scales are divided
-//   for each group: 16 zero points (u8), if the layout has them; else all are 8
+//   for each group: 16 zero points (u8), if the layout has them
 // The layout and the results are the same for every instruction set. Rounding scales to f16 changes
 // results far less than rounding rows to 8 bits, and saves half of their memory.
 #pragma once
@@ -23,18 +24,20 @@
 
 namespace anneal::cpu {
 
-struct FourBitLayout {
+struct CodeLayout {
   static constexpr int64_t kColumns = 16;     // of a panel
   static constexpr int64_t kLeastGroup = 16;  // groups are multiples of it
   // A sum of 2^16 products of 127 and a zero point of 255 fits 32 bits.
   static constexpr int64_t kMostGroup = 1 << 16;
   int64_t k = 0, n = 0, group = 0;  // group: a divisor of k
+  int bits = 4;                     // of a code: 4 or 8
   bool has_zeros = false;
+  int zero = 8;                                         // the zero point of all without has_zeros
   float scale_factor = 1;                               // of the packed scales: a power of two
   static constexpr int64_t kScaleBytes = kColumns * 2;  // of a group of a panel
   int64_t groups() const { return k / group; }
   int64_t panels() const { return ceil_div(n, kColumns); }
-  int64_t code_bytes() const { return k * kColumns / 2; }  // of a panel
+  int64_t code_bytes() const { return k * kColumns * bits / 8; }  // of a panel
   int64_t scales_at() const { return code_bytes(); }
   int64_t zeros_at() const { return scales_at() + groups() * kScaleBytes; }
   int64_t panel_bytes() const {
@@ -46,27 +49,28 @@ struct FourBitLayout {
 
 // How far ahead of byte `at` of a part of its panels a tile of `panels` panels prefetches:
 // `distance` bytes, and at the end of the part to the same part of the next tile's panels.
-inline int64_t ahead_of(const FourBitLayout& layout, int64_t at, int64_t part_bytes,
-                        int64_t distance, int panels) {
+inline int64_t ahead_of(const CodeLayout& layout, int64_t at, int64_t part_bytes, int64_t distance,
+                        int panels) {
   return distance + (at + distance >= part_bytes ? panels * layout.panel_bytes() - part_bytes : 0);
 }
 
-// Weights to pack: columns of k codes of 4 or 2 bits, from the lowest bits of a byte on; scales and
-// zero points of a column lie factor_stride apart from those of the next one, and those of a group
-// follow each other; a stride of 0: one column for all. zeros may be null: all are the middle, 8
-// or 2.
-struct FourBitSource {
+// Weights to pack: columns of k codes of 2, 4 or 8 bits, from the lowest bits of a byte on; scales
+// and zero points of a column lie factor_stride apart from those of the next one, and those of a
+// group follow each other; a stride of 0: one column for all. zeros: null without has_zeros; then
+// the zero point of 2 bits is 2, which becomes the 8 of the layout's 4 bits. Signed numbers of 8
+// bits become codes by 128 more, and so do their zero points.
+struct CodeSource {
   const uint8_t* codes = nullptr;
   int bits = 4;
+  bool is_signed = false;
   const float* scales = nullptr;
   const uint8_t* zeros = nullptr;
   int64_t factor_stride = 0;
 };
-// FourBitLayout::scale_factor for these scales, `groups` for each column. nullopt: one is not
+// CodeLayout::scale_factor for these scales, `groups` for each column. nullopt: one is not
 // finite, or the largest scales of two columns are too far apart for f16.
 std::optional<float> scale_factor_of(std::span<const float> scales, int64_t groups);
-void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, int64_t panel,
-                    std::byte* to);
+void pack_codes(const CodeLayout& layout, const CodeSource& source, int64_t panel, std::byte* to);
 
 // A row of f32 as q * scale * layout.scale_factor, with a scale for each group: the largest
 // magnitude becomes 127. A group with a number that is not finite has a NaN as its scale.
@@ -75,11 +79,11 @@ struct RoundedRow {
   float* scales = nullptr;  // one for each group
   int32_t* sums = nullptr;  // of the group's q
 };
-using RoundRow = void (*)(const FourBitLayout& layout, const float* row, const RoundedRow& to);
+using RoundRow = void (*)(const CodeLayout& layout, const float* row, const RoundedRow& to);
 RoundRow round_row(Isa isa);
 
-struct FourBitBlock {
-  const FourBitLayout* layout = nullptr;
+struct RoundedBlock {
+  const CodeLayout* layout = nullptr;
   const std::byte* panel = nullptr;  // the first one
   int64_t panels = 0;
   RoundedRow rows;  // the first one; the next one is k, groups and groups numbers later
@@ -87,9 +91,9 @@ struct FourBitBlock {
   float* c = nullptr;
   int64_t c_stride = 0;  // elements; rows of c have room for whole panels
 };
-using FourBitDots = void (*)(const FourBitBlock& block);
-FourBitDots four_bit_dots(Isa isa);
-void four_bit_vnni(const FourBitBlock& block);      // REQUIRES: as vnni_gemm()
-void four_bit_avx_vnni(const FourBitBlock& block);  // REQUIRES: has_avx_vnni()
+using RoundedDots = void (*)(const RoundedBlock& block);
+RoundedDots rounded_dots(Isa isa);
+void rounded_vnni(const RoundedBlock& block);      // REQUIRES: as vnni_gemm()
+void rounded_avx_vnni(const RoundedBlock& block);  // REQUIRES: has_avx_vnni()
 
 }  // namespace anneal::cpu

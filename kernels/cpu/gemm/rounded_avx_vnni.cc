@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "anneal/kernels/cpu/gemm/four_bit_dots.h"
+#include "anneal/kernels/cpu/gemm/rounded_dots.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,f16c,avxvnni")
 namespace anneal::cpu {
@@ -16,9 +16,13 @@ struct NarrowQuads {
   static constexpr int kLanes = 8;
   static constexpr int64_t kTermsOfLoop = 8;
   static constexpr bool kIsWhole = true;
-  static constexpr int64_t kMostTerms = FourBitLayout::kMostGroup;
+  static constexpr int64_t kMostTerms = CodeLayout::kMostGroup;
   static HWY_INLINE Integer dot(Integer sum, Integer codes, Integer q) {
     return _mm256_dpbusd_avx_epi32(sum, codes, q);
+  }
+  static constexpr int kByteZero = 0;
+  static HWY_INLINE Integer dot_bytes(Integer sum, Integer codes, Integer q) {
+    return dot(sum, codes, q);
   }
   static HWY_INLINE Integer set(int32_t x) { return _mm256_set1_epi32(x); }
   static HWY_INLINE Float set(float x) { return _mm256_set1_ps(x); }
@@ -43,11 +47,11 @@ struct NarrowQuads {
   static HWY_INLINE Float to_float(Integer a) { return _mm256_cvtepi32_ps(a); }
 };
 
-#include "anneal/kernels/cpu/gemm/four_bit_tile-inl.h"
+#include "anneal/kernels/cpu/gemm/rounded_tile-inl.h"
 
 }  // namespace
 
-void four_bit_avx_vnni(const FourBitBlock& block) { four_bit_block<NarrowQuads>(block); }
+void rounded_avx_vnni(const RoundedBlock& block) { rounded_block<NarrowQuads>(block); }
 
 }  // namespace anneal::cpu
 HWY_POP_ATTRIBUTES

@@ -1,10 +1,10 @@
-#include "anneal/kernels/cpu/gemm/four_bit_dots.h"
+#include "anneal/kernels/cpu/gemm/rounded_dots.h"
 
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/gemm/four_bit_dots.cc"
+#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/gemm/rounded_dots.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -48,6 +48,21 @@ struct Pairs {
     return Integer{_mm256_madd_epi16(pairs.raw, _mm256_set1_epi16(1))};
 #endif
   }
+  // Sums of two products of a magnitude of up to 128 and one of up to 127 fit 16 bits, those of
+  // unsigned codes do not.
+  static constexpr int kByteZero = 128;
+  static HWY_INLINE Integer dot_bytes(Integer sum, Integer codes, Integer q) {
+    const auto number = hn::Xor(codes, hn::Set(Integers(), static_cast<int32_t>(0x80808080)));
+#if HWY_TARGET == HWY_AVX3
+    const __m512i signed_q =
+        _mm512_mask_sub_epi8(q.raw, _mm512_movepi8_mask(number.raw), _mm512_setzero_si512(), q.raw);
+    const __m512i pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(number.raw), signed_q);
+#else
+    const __m256i pairs =
+        _mm256_maddubs_epi16(_mm256_abs_epi8(number.raw), _mm256_sign_epi8(q.raw, number.raw));
+#endif
+    return add(sum, whole(Integer{pairs}));
+  }
   static HWY_INLINE Integer set(int32_t x) { return hn::Set(Integers(), x); }
   static HWY_INLINE Float set(float x) { return hn::Set(Floats(), x); }
   static HWY_INLINE Integer load_integers(const std::byte* p) {
@@ -72,16 +87,16 @@ struct Pairs {
   static HWY_INLINE Float to_float(Integer a) { return hn::ConvertTo(Floats(), a); }
 };
 
-#include "anneal/kernels/cpu/gemm/four_bit_tile-inl.h"
+#include "anneal/kernels/cpu/gemm/rounded_tile-inl.h"
 
 #endif
 
 }  // namespace
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-void dots(const FourBitBlock& block) { four_bit_block<Pairs>(block); }
+void dots(const RoundedBlock& block) { rounded_block<Pairs>(block); }
 
-void round_one(const FourBitLayout& layout, const float* row, const RoundedRow& to) {
+void round_one(const CodeLayout& layout, const float* row, const RoundedRow& to) {
   const hn::Rebind<int8_t, Integers> bytes;
   for (int64_t group = 0; group < layout.groups(); ++group) {
     const float* const in = row + group * layout.group;
@@ -107,9 +122,9 @@ void round_one(const FourBitLayout& layout, const float* row, const RoundedRow& 
   }
 }
 #else
-void dots(const FourBitBlock& block) {
-  const FourBitLayout& layout = *block.layout;
-  constexpr int64_t kColumns = FourBitLayout::kColumns;
+void dots(const RoundedBlock& block) {
+  const CodeLayout& layout = *block.layout;
+  constexpr int64_t kColumns = CodeLayout::kColumns;
   for (int64_t row = 0; row < block.row_count; ++row)
     for (int64_t n = 0; n < block.panels * kColumns; ++n) {
       const std::byte* const panel = block.panel + n / kColumns * layout.panel_bytes();
@@ -118,15 +133,17 @@ void dots(const FourBitBlock& block) {
       for (int64_t group = 0; group < layout.groups(); ++group) {
         int32_t dot = 0;
         for (int64_t k = group * layout.group; k < (group + 1) * layout.group; ++k) {
-          const auto byte = std::to_integer<int>(panel[k / 8 * 64 + column * 4 + k % 4]);
-          dot += block.rows.q[row * layout.k + k] * (byte >> k % 8 / 4 * 4 & 15);
+          const int64_t quad = layout.bits == 8 ? k / 4 : k / 8;
+          const auto byte = std::to_integer<int>(panel[quad * 64 + column * 4 + k % 4]);
+          const int code = layout.bits == 8 ? byte : byte >> k % 8 / 4 * 4 & 15;
+          dot += block.rows.q[row * layout.k + k] * code;
         }
         const int64_t of_group = row * layout.groups() + group;
         const int64_t factor = group * kColumns + column;
         Float16 scale;
         std::memcpy(&scale, panel + layout.scales_at() + factor * 2, sizeof scale);
-        const int zero =
-            layout.has_zeros ? std::to_integer<int>(panel[layout.zeros_at() + factor]) : 8;
+        const int zero = layout.has_zeros ? std::to_integer<int>(panel[layout.zeros_at() + factor])
+                                          : layout.zero;
         sum = std::fma(static_cast<float>(dot - zero * block.rows.sums[of_group]),
                        to_f32(scale) * block.rows.scales[of_group], sum);
       }
@@ -134,7 +151,7 @@ void dots(const FourBitBlock& block) {
     }
 }
 
-void round_one(const FourBitLayout& layout, const float* row, const RoundedRow& to) {
+void round_one(const CodeLayout& layout, const float* row, const RoundedRow& to) {
   for (int64_t group = 0; group < layout.groups(); ++group) {
     const float* const in = row + group * layout.group;
     float most = 0, wrong = 0;
@@ -166,8 +183,8 @@ HWY_AFTER_NAMESPACE();
 
 namespace anneal::cpu {
 
-std::string FourBitLayout::form() const {
-  return fmt::format("4 bits: {}x{}, f16 scales{} of {}, {}", k, n,
+std::string CodeLayout::form() const {
+  return fmt::format("{} bits: {}x{}, f16 scales{} of {}, {}", bits, k, n,
                      has_zeros ? " and zero points" : "", group, scale_factor);
 }
 
@@ -212,20 +229,26 @@ std::optional<float> scale_factor_of(std::span<const float> scales, int64_t grou
   return std::ldexp(1.0F, raised);
 }
 
-void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, int64_t panel,
-                    std::byte* to) {
-  const int64_t first = panel * FourBitLayout::kColumns;
-  const int64_t width = std::min(FourBitLayout::kColumns, layout.n - first);
+void pack_codes(const CodeLayout& layout, const CodeSource& source, int64_t panel, std::byte* to) {
+  const int64_t first = panel * CodeLayout::kColumns;
+  const int64_t width = std::min(CodeLayout::kColumns, layout.n - first);
   to += panel * layout.panel_bytes();
   std::memset(to, 0, static_cast<size_t>(layout.panel_bytes()));
   const int64_t step = source.bits;  // bytes of eight codes
+  const uint32_t sign = source.is_signed ? 0x80808080 : 0;
   // Of 2 bits without zero points: the difference of the middles.
   const uint32_t raise = source.bits == 2 && !layout.has_zeros ? 0x66666666 : 0;
   for (int64_t column = 0; column < width; ++column) {
     const uint8_t* from = source.codes + (first + column) * (layout.k * source.bits / 8);
     const int64_t factor = (first + column) * source.factor_stride;
     std::byte* out = to + column * 4;
-    for (int64_t k = 0; k < layout.k; k += 8, out += 64, from += step) {
+    for (int64_t k = 0; layout.bits == 8 && k < layout.k; k += 4, out += 64, from += 4) {
+      uint32_t codes;
+      std::memcpy(&codes, from, sizeof codes);
+      codes ^= sign;
+      std::memcpy(out, &codes, sizeof codes);
+    }
+    for (int64_t k = 0; layout.bits == 4 && k < layout.k; k += 8, out += 64, from += step) {
       uint32_t codes;
       if (source.bits == 4)
         std::memcpy(&codes, from, sizeof codes);
@@ -235,18 +258,20 @@ void pack_four_bits(const FourBitLayout& layout, const FourBitSource& source, in
       std::memcpy(out, &codes, sizeof codes);
     }
     for (int64_t group = 0; group < layout.groups(); ++group) {
-      const int64_t at = group * FourBitLayout::kColumns + column;
+      const int64_t at = group * CodeLayout::kColumns + column;
       const Float16 scale = to_f16(source.scales[factor + group] * layout.scale_factor);
       std::memcpy(to + layout.scales_at() + at * 2, &scale, sizeof scale);
-      if (layout.has_zeros) to[layout.zeros_at() + at] = std::byte{source.zeros[factor + group]};
+      if (layout.has_zeros)
+        to[layout.zeros_at() + at] =
+            static_cast<std::byte>(source.zeros[factor + group] ^ (sign & 0xff));
     }
   }
 }
 
 RoundRow round_row(Isa isa) { return ANNEAL_BY_ISA(isa, round_one); }
-FourBitDots four_bit_dots(Isa isa) {
-  if (isa == Isa::kFull) return four_bit_vnni;
-  return isa == Isa::kAvx2 && has_avx_vnni() ? four_bit_avx_vnni : ANNEAL_BY_ISA(isa, dots);
+RoundedDots rounded_dots(Isa isa) {
+  if (isa == Isa::kFull) return rounded_vnni;
+  return isa == Isa::kAvx2 && has_avx_vnni() ? rounded_avx_vnni : ANNEAL_BY_ISA(isa, dots);
 }
 
 }  // namespace anneal::cpu

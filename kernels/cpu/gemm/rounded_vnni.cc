@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "anneal/kernels/cpu/gemm/four_bit_dots.h"
+#include "anneal/kernels/cpu/gemm/rounded_dots.h"
 
 HWY_PUSH_ATTRIBUTES("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")
 namespace anneal::cpu {
@@ -16,9 +16,13 @@ struct Quads {
   static constexpr int kLanes = 16;
   static constexpr int64_t kTermsOfLoop = 16;
   static constexpr bool kIsWhole = true;
-  static constexpr int64_t kMostTerms = FourBitLayout::kMostGroup;
+  static constexpr int64_t kMostTerms = CodeLayout::kMostGroup;
   static HWY_INLINE Integer dot(Integer sum, Integer codes, Integer q) {
     return _mm512_dpbusd_epi32(sum, codes, q);
+  }
+  static constexpr int kByteZero = 0;
+  static HWY_INLINE Integer dot_bytes(Integer sum, Integer codes, Integer q) {
+    return dot(sum, codes, q);
   }
   static HWY_INLINE Integer set(int32_t x) { return _mm512_set1_epi32(x); }
   static HWY_INLINE Float set(float x) { return _mm512_set1_ps(x); }
@@ -41,11 +45,11 @@ struct Quads {
   static HWY_INLINE Float to_float(Integer a) { return _mm512_cvtepi32_ps(a); }
 };
 
-#include "anneal/kernels/cpu/gemm/four_bit_tile-inl.h"
+#include "anneal/kernels/cpu/gemm/rounded_tile-inl.h"
 
 }  // namespace
 
-void four_bit_vnni(const FourBitBlock& block) { four_bit_block<Quads>(block); }
+void rounded_vnni(const RoundedBlock& block) { rounded_block<Quads>(block); }
 
 }  // namespace anneal::cpu
 HWY_POP_ATTRIBUTES
