@@ -33,6 +33,9 @@ class GroupAttentionImporter {
     GroupCache cache = cache_of(window);
     heads.q = heads_first(query_, "queries");
     const CachedRows keys = cached(cache, heads_first(key_, "keys"), kPastKey, 1);
+    if (!cache.is_windowed() && node_.has_input(kPastKey) &&
+        past_rows(kPastKey) == past_rows(kPastValue))
+      cache.rows = shape_of(node_, keys.present)[2];
     const CachedRows values = cached(cache, heads_first(value_, "values"), kPastValue, 2);
     heads.k = keys.all;
     heads.v = values.all;
@@ -182,6 +185,11 @@ class GroupAttentionImporter {
     CachedRows rows = add_rows(node_, cache, own, node_.input(past), output);
     if (!cache.is_windowed()) rows.all = used(rows.all, output == 1 ? "keys/" : "values/");
     return rows;
+  }
+
+  Size past_rows(Input past) const {
+    const Shape& shape = node_.shape(past);
+    return shape.rank() == 4 ? shape[2] : Size();
   }
 
   // Without the rows of a buffer that no batch uses yet, if their number follows from sizes: as

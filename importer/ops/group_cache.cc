@@ -88,9 +88,12 @@ CachedRows add_rows(Node& node, const GroupCache& cache, ValueId own, ValueId pa
   const std::string name = output == 1 ? "keys/" : "values/";
   const Shape old = shape_of(node, past), shape = shape_of(node, own);
   if (old.rank() != 4) node.invalid(fmt::format("past keys of {} axes", old.rank()));
-  const ValueId growth = cache.is_windowed() ? node.sizes_value({shape[2]}, name + "growth")
-                                             : growth_to_longest(node, cache.longest, old[2], name);
-  const ValueId rows = grown(node, past, growth, name);
+  const auto growth = [&] {
+    if (cache.is_windowed()) return node.sizes_value({shape[2]}, name + "growth");
+    if (!cache.rows) return growth_to_longest(node, cache.longest, old[2], name);
+    return node.sizes_value({node.sizes().sub(*cache.rows, old[2])}, name + "growth");
+  };
+  const ValueId rows = grown(node, past, growth(), name);
   const ValueId places =
       indices_from(node, {shape.begin(), shape.end()}, 2, cache.first_row(), name + "places");
   const ScatterElements op{.axis = 2};

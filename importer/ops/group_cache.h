@@ -1,6 +1,7 @@
 // The past keys (or values) of GroupQueryAttention, and those of this call behind them.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "anneal/importer/node/node.h"
 
@@ -10,6 +11,9 @@ namespace anneal {
 struct GroupCache {
   ValueId total = ValueId::kNone, past = ValueId::kNone;  // positions with this call, and before it
   ValueId longest = ValueId::kNone;                       // the total of the longest batch, scalar
+  // Of the present keys, once they are made: the values have as many. Where the total is an input
+  // of the model, no sizes would say so.
+  std::optional<Size> rows = {};
   // For a windowed cache, which holds the last rows of the past: how many it holds, and how many
   // rows, old and new, it drops.
   ValueId held = ValueId::kNone, dropped = ValueId::kNone;

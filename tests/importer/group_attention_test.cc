@@ -374,6 +374,26 @@ TEST(GroupQueryAttention, QueriesMayBeFilledUp) {
       });
 }
 
+// Attention is fused only where the sizes of keys and values are the same expression.
+TEST(GroupQueryAttention, KeysAndValuesHaveTheSameLengthWhereTheTotalIsAnInput) {
+  ModelBuilder m(17);
+  m.input("q", {"1", "S", "16"}).input("k", {"1", "S", "8"}).input("v", {"1", "S", "8"});
+  m.input("pk", {"1", "2", "P", "4"}).input("pv", {"1", "2", "P", "4"});
+  m.input("last", {"1"}, TensorProto::INT32).input("total", {}, TensorProto::INT32);
+  for (const char* name : {"y", "keys", "values"}) m.output(name);
+  NodeProto& node =
+      microsoft(m, "GroupQueryAttention", {"q", "k", "v", "pk", "pv", "last", "total"},
+                {"y", "keys", "values"});
+  set(node, "num_heads", int64_t{4});
+  set(node, "kv_num_heads", int64_t{2});
+  const Graph graph = import_bytes(m.bytes(), "").graph;
+  const auto rows = [&](size_t output) {
+    return graph.value(graph.outputs()[output].value).type().shape[2];
+  };
+  EXPECT_TRUE(graph.sizes().is_integer(rows(1)));
+  EXPECT_EQ(rows(1), rows(2));
+}
+
 TEST(GroupQueryAttention, FormsThatAreNotTaken) {
   const auto error = [&](const Build& build) { return error_of([&] { values_of(kNew, build); }); };
   EXPECT_THAT(error([](ModelBuilder& m) {
