@@ -33,6 +33,25 @@ void check_bytes(DataType dtype, const Dims& dims, size_t bytes) {
                                           " bytes, the memory has " + std::to_string(bytes));
 }
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr size_t kLeastMapped = PTRDIFF_MAX;  // the sanitizer checks accesses of the heap only
+#else
+constexpr size_t kLeastMapped = kLargePage;
+#endif
+
+// Large blocks are mapped: the system gives their pages as zeros when a thread first writes to
+// them, where the heap would zero memory that it uses again, by this thread alone.
+std::shared_ptr<void> zeroed_block(size_t bytes) {
+  const bool is_mapped = bytes >= kLeastMapped;
+  void* const memory =
+      is_mapped ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                : std::calloc(bytes, 1);
+  if (!memory || memory == MAP_FAILED)
+    fail(ErrorCode::kOutOfMemory, "no host memory for " + std::to_string(bytes) + " bytes");
+  if (!is_mapped) return {memory, std::free};
+  return {memory, [bytes](void* block) { munmap(block, bytes); }};
+}
+
 NewTensor allocate_from(const std::shared_ptr<Allocator>& allocator, DataType dtype,
                         const Dims& dims) {
   const size_t bytes = byte_size(dtype, dims), whole = std::max<size_t>(bytes, 1);
@@ -54,10 +73,7 @@ NewTensor allocate_tensor(DataType dtype, const Dims& dims,
   if (allocator) return allocate_from(allocator, dtype, dims);
   const size_t bytes = byte_size(dtype, dims);
   const size_t alignment = bytes < kLargePage ? kAlignment : kLargePage;
-  // calloc, because it gets large blocks from the system already zeroed.
-  std::shared_ptr<void> owner(std::calloc(bytes + alignment, 1), std::free);
-  if (!owner)
-    fail(ErrorCode::kOutOfMemory, "no host memory for " + std::to_string(bytes) + " bytes");
+  std::shared_ptr<void> owner = zeroed_block(bytes + alignment);
   void* start = owner.get();
   size_t space = bytes + alignment;
   auto* data = static_cast<std::byte*>(std::align(alignment, bytes, start, space));

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <span>
 
 #include "anneal/core/dtype_kinds.h"
+#include "anneal/core/parallel.h"
 
 namespace anneal {
 namespace {
@@ -93,16 +96,33 @@ NumberRange of_function(Opcode opcode, const NumberRange& a) {
   }
 }
 
+// Numbers that a thread takes at once.
+constexpr int64_t kNumbersAtOnce = 1 << 16;
+
 template <class T>
-NumberRange of_elements(std::span<const T> values) {
-  NumberRange range = {kUnbounded, -kUnbounded, true};
-  for (const T element : values) {
-    const auto value = std::isnan(static_cast<double>(element)) ? 0 : static_cast<double>(element);
-    range.least = std::min(range.least, value);
-    range.most = std::max(range.most, value);
-    range.is_integer = range.is_integer && range_of_number(value).is_integer;
-  }
-  return values.empty() ? kZeroRange : range;
+NumberRange of_elements(std::span<const T> values, int threads) {
+  constexpr NumberRange kNone = {kUnbounded, -kUnbounded, true};
+  NumberRange all = kNone;
+  std::mutex merging;
+  const auto visit = [&](int64_t begin, int64_t end) {
+    NumberRange range = kNone;
+    for (const T element :
+         values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))) {
+      const auto value =
+          std::isnan(static_cast<double>(element)) ? 0 : static_cast<double>(element);
+      range.least = std::min(range.least, value);
+      range.most = std::max(range.most, value);
+      range.is_integer = range.is_integer && range_of_number(value).is_integer;
+    }
+    const std::lock_guard lock(merging);
+    all = hull(all, range);
+  };
+  const int64_t count = std::ssize(values);
+  if (count <= kNumbersAtOnce || threads == 1)
+    visit(0, count);
+  else
+    ThreadTeam(threads > 0 ? threads : hardware_threads()).for_ranges(count, kNumbersAtOnce, visit);
+  return values.empty() ? kZeroRange : all;
 }
 
 }  // namespace
@@ -122,20 +142,20 @@ NumberRange range_of_number(double value) {
   return {value, value, std::isinf(value) || value == std::floor(value)};
 }
 
-NumberRange range_of_tensor(const Tensor& tensor) {
+NumberRange range_of_tensor(const Tensor& tensor, int threads) {
   switch (tensor.dtype()) {
     case DataType::kF32:
-      return of_elements(tensor.as<float>());
+      return of_elements(tensor.as<float>(), threads);
     case DataType::kF64:
-      return of_elements(tensor.as<double>());
+      return of_elements(tensor.as<double>(), threads);
     case DataType::kI32:
-      return of_elements(tensor.as<int32_t>());
+      return of_elements(tensor.as<int32_t>(), threads);
     case DataType::kI64:
-      return of_elements(tensor.as<int64_t>());
+      return of_elements(tensor.as<int64_t>(), threads);
     case DataType::kU8:
-      return of_elements(tensor.as<uint8_t>());
+      return of_elements(tensor.as<uint8_t>(), threads);
     case DataType::kI8:
-      return of_elements(tensor.as<int8_t>());
+      return of_elements(tensor.as<int8_t>(), threads);
     default:
       return {};
   }

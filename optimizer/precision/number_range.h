@@ -22,7 +22,8 @@ double product_of_ends(double a, double b);
 NumberRange symmetric_range(double most, bool is_integer = false);
 NumberRange hull(const NumberRange& a, const NumberRange& b);
 NumberRange range_of_number(double value);
-NumberRange range_of_tensor(const Tensor& tensor);  // of its elements, NaN aside
+// Of its elements, NaN aside. threads: 0: one per core.
+NumberRange range_of_tensor(const Tensor& tensor, int threads = 1);
 NumberRange range_of_type(DataType dtype);
 bool is_wide_integer(DataType dtype);  // of 32 bits and more
 

@@ -1,6 +1,7 @@
 #include "anneal/optimizer/precision/product_norms.h"
 
 #include <cmath>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -9,17 +10,18 @@
 namespace anneal {
 namespace {
 
+// What holds for the weights of all channels alike.
+struct OfAll {
+  bool is_integer = true;
+  double most = 0;
+};
+
 // The sums of channels, by their numbers.
 class ChannelSums {
  public:
   explicit ChannelSums(size_t channels)
       : magnitudes_(channels), squares_(channels), sums_(channels) {}
 
-  // What holds for the weights of all channels alike.
-  struct OfAll {
-    bool is_integer = true;
-    double most = 0;
-  };
   void add(size_t channel, double weight, OfAll& all) {
     all.is_integer = all.is_integer && weight == std::floor(weight);
     if (!std::isfinite(weight)) return;
@@ -43,11 +45,11 @@ class ChannelSums {
 
 }  // namespace
 
-ProductNorms norms_of_floats(const Graph& graph, LayerId product, size_t input) {
+ProductNorms norms_of_floats(const Graph& graph, LayerId product, size_t input, int threads) {
   const Tensor& tensor = *graph.constant(graph.layer(product).inputs[input]);
   const std::span<const float> weights = tensor.as<float>();
   const auto layout = channel_weights(graph, product);
-  ChannelSums::OfAll all;
+  OfAll all;
   if (!layout || layout->input != input) {
     ChannelSums sums(1);
     for (const float weight : weights) sums.add(0, weight, all);
@@ -57,9 +59,15 @@ ProductNorms norms_of_floats(const Graph& graph, LayerId product, size_t input) 
   const auto per_matrix = static_cast<size_t>(layout->i_count * layout->j_count * layout->inner);
   const auto channels = static_cast<size_t>(layout->written_count);
   ChannelSums sums(static_cast<size_t>(layout->outer) * channels);
-  for_each_weight(*layout, [&](size_t at, size_t, size_t written) {
-    const size_t matrix = layout->outer == 1 ? 0 : at / per_matrix;
-    sums.add(matrix * channels + written, weights[at], all);
+  std::mutex merging;
+  for_written_channels(*layout, threads, [&](int64_t begin, int64_t end) {
+    OfAll part;
+    for_each_weight(*layout, begin, end, [&](size_t at, size_t, size_t written) {
+      const size_t matrix = layout->outer == 1 ? 0 : at / per_matrix;
+      sums.add(matrix * channels + written, weights[at], part);
+    });
+    const std::lock_guard lock(merging);
+    all = {all.is_integer && part.is_integer, std::max(all.most, part.most)};
   });
   return sums.norms(all);
 }

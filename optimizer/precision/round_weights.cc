@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <vector>
@@ -42,30 +43,22 @@ float neighbour(float number, bool is_longer, DataType half) {
   return std::bit_cast<float>(found);  // infinity behind the largest one of bf16
 }
 
-struct Choices {
-  float nearest, step;  // what a weight is rounded to, and how far its other neighbour is from that
-};
 // The numbers of f16 or bf16 among those of f32, as bits.
 struct Grid {
   explicit Grid(DataType half_type) : half(half_type), is_f16(half == DataType::kF16) {}
   DataType half;
   bool is_f16;
-  uint32_t unit = is_f16 ? 0x2000 : 0x10000;
+  int zeros = is_f16 ? 13 : 16;  // the last bits of each
+  uint32_t unit = 1U << zeros;
   // Magnitudes from `least` to `end`: their neighbours are normal numbers, `unit` apart.
-  uint32_t least = is_f16 ? kLeastNormalF16 + unit : 0, end = is_f16 ? 0x477f0000 : 0x7f000000;
+  int32_t least = is_f16 ? static_cast<int32_t>(kLeastNormalF16 + unit) : 0;
+  int32_t end = is_f16 ? 0x477f0000 : 0x7f000000;
 };
-Choices choices_of(float weight, const Grid& grid) {
-  const auto bits = std::bit_cast<uint32_t>(weight), magnitude = bits & 0x7fffffff;
-  // Without branches that chance decides: which neighbour is nearer, and the sign.
-  if (magnitude >= grid.least && magnitude < grid.end) {
-    const uint32_t unit = grid.unit, rest = bits & (2 * unit - 1);
-    // Halfway between two numbers, the even one.
-    const uint32_t nearest = (bits + unit / 2 - (rest >= unit ? 0 : 1)) & ~(unit - 1);
-    const uint32_t other = nearest < bits ? nearest + unit : nearest - unit;
-    const auto taken = std::bit_cast<float>(nearest);
-    return {taken, nearest == bits ? 0 : std::bit_cast<float>(other) - taken};
-  }
-  const DataType half = grid.half;
+
+struct Choices {
+  float nearest, step;  // what a weight is rounded to, and how far its other neighbour is from that
+};
+Choices choices_of(float weight, DataType half) {
   const float nearest = in_half(weight, half);
   if (nearest == weight || !std::isfinite(nearest)) return {nearest, 0};
   const float other = neighbour(nearest, std::abs(nearest) < std::abs(weight), half);
@@ -117,35 +110,38 @@ constexpr int64_t kColumnsAtOnce = 32;
 // Rows of columns that are fetched ahead: the hardware does not see strides of several pages.
 constexpr size_t kRowsAhead = 8;
 
-// The weights of one output channel, being rounded.
-class Channel {
- public:
-  // Of `windows` windows of `inner` weights each.
-  void resize(size_t windows, size_t inner) {
-    inner_ = inner;
-    of_windows_.resize(windows);
-    taken_.resize(windows * inner);
-    step_.resize(windows * inner);
-    error_.resize(windows * inner);
-  }
-  // Weight k of the channel. It has a second choice, unless it is exact or that choice is infinite.
-  void set(size_t k, float weight, const Grid& grid) {
-    const auto [nearest, step] = choices_of(weight, grid);
-    taken_[k] = nearest;
-    step_[k] = step;
-    error_[k] = std::isfinite(nearest) ? nearest - weight : 0;
-  }
-  float rounded(size_t k) const { return taken_[k]; }
+constexpr int32_t kSign = std::numeric_limits<int32_t>::min();
+constexpr int32_t kInfinity = 0x7f800000;  // as the bits of f32
+// Signed, since vectors of SSE2 compare signed numbers only.
+constexpr int32_t magnitude_of(uint32_t bits) { return static_cast<int32_t>(bits) & ~kSign; }
+// All bits, or none.
+constexpr int32_t mask(bool is_set) { return -static_cast<int32_t>(is_set); }
 
-  void round() {
-    if (inner_ == 1) return round_single();
+// Rounds the weights of an output channel: some windows of `inner` weights each. Its loops over
+// blocks have no branches, for the compiler's vectors.
+class ChannelRounder {
+ public:
+  ChannelRounder(size_t windows, size_t inner, DataType half)
+      : grid_(half),
+        inner_(inner),
+        of_windows_(inner == 1 ? 0 : windows),
+        quiet_sums_((windows * inner + kBlock - 1) / kBlock),
+        step_(room()),
+        error_(room()) {}
+
+  // Numbers of a channel that round() reads: those behind the weights are zeros.
+  size_t room() const { return quiet_sums_.size() * kBlock; }
+
+  // The weights become their rounded numbers.
+  void round(float* weights) {
+    numbers_ = weights;
     double sum = 0;
+    for (size_t block = 0; block < quiet_sums_.size(); ++block) sum += take_nearest(block);
+    if (inner_ == 1) return round_single(sum);
     for (size_t window = 0; window < of_windows_.size(); ++window) {
       of_windows_[window] = 0;
-      for (size_t k = window * inner_; k < (window + 1) * inner_; ++k) {
+      for (size_t k = window * inner_; k < (window + 1) * inner_; ++k)
         of_windows_[window] += double{error_[k]};
-        sum += double{error_[k]};
-      }
     }
     for (const double most : kCosts)
       for (size_t window = 0; window < of_windows_.size(); ++window)
@@ -154,6 +150,47 @@ class Channel {
   }
 
  private:
+  static constexpr size_t kBlock = 64;
+
+  // Returns the sum of the block's errors.
+  double take_nearest(size_t block) {
+    float* const numbers = numbers_ + block * kBlock;
+    uint32_t weights[kBlock], nearest[kBlock];
+    float step[kBlock], error[kBlock];
+    std::memcpy(weights, numbers, sizeof weights);
+    int32_t outside = 0;
+    for (size_t k = 0; k < kBlock; ++k) {
+      const uint32_t bits = weights[k];
+      const int32_t magnitude = magnitude_of(bits);
+      outside |= mask(magnitude < grid_.least) | mask(magnitude >= grid_.end);
+      // Halfway between two numbers, the even one.
+      nearest[k] = (bits + (grid_.unit / 2 - 1) + (bits >> grid_.zeros & 1)) & ~(grid_.unit - 1);
+    }
+    for (size_t k = 0; k < kBlock; ++k) {
+      const auto off = static_cast<int32_t>(weights[k] - nearest[k]);
+      const auto taken = std::bit_cast<float>(nearest[k]);
+      const auto other =
+          std::bit_cast<float>(off > 0 ? nearest[k] + grid_.unit : nearest[k] - grid_.unit);
+      step[k] = std::bit_cast<float>(std::bit_cast<int32_t>(other - taken) & mask(off != 0));
+      error[k] = taken - std::bit_cast<float>(weights[k]);
+    }
+    std::memcpy(numbers, nearest, sizeof nearest);
+    for (size_t k = 0; outside != 0 && k < kBlock; ++k) {
+      const int32_t magnitude = magnitude_of(weights[k]);
+      if (magnitude >= grid_.least && magnitude < grid_.end) continue;
+      const auto weight = std::bit_cast<float>(weights[k]);
+      const Choices choices = choices_of(weight, grid_.half);
+      numbers[k] = choices.nearest;
+      step[k] = choices.step;
+      error[k] = std::isfinite(choices.nearest) ? choices.nearest - weight : 0;
+    }
+    std::memcpy(step_.data() + block * kBlock, step, sizeof step);
+    std::memcpy(error_.data() + block * kBlock, error, sizeof error);
+    double sum = 0;
+    for (const float each : error) sum += double{each};
+    return sum;
+  }
+
   // The change of all squares by a turn. The square of a sum of errors grows by
   // step * (2 * sum + step).
   static double growth(double step, double error, double of_window, double sum) {
@@ -161,41 +198,39 @@ class Channel {
     return step * (2 * sums + (1 + kWithinWindow + kCommon) * step);
   }
 
-  // Of some weights of a channel with windows of one weight each: none is turned while the
-  // magnitude of the sum of the channel's errors is at most this.
-  static constexpr size_t kBlock = 64;
-  double quiet_sum(size_t begin) const {
-    double most = -std::numeric_limits<double>::infinity();
-    for (size_t k = begin; k < std::min(begin + kBlock, error_.size()); ++k) {
-      if (step_[k] == 0) continue;
+  // Of a block of a channel with windows of one weight each: none is turned while the magnitude of
+  // the sum of the channel's errors is at most this.
+  float quiet_sum(size_t block) const {
+    const float* const steps = step_.data() + block * kBlock;
+    const float* const errors = error_.data() + block * kBlock;
+    int32_t least = kInfinity;  // of numbers as bits, any of the negative ones if there are some
+    for (size_t k = 0; k < kBlock; ++k) {
       // growth() is 0 for this sum, if both have the sign of the step. The margin is more than
       // rounding errors.
-      const auto sign = std::bit_cast<uint32_t>(step_[k]) & 0x80000000;
-      const double error = std::bit_cast<float>(std::bit_cast<uint32_t>(error_[k]) ^ sign);
-      const double zero = -2 * error - (1.5 - 0x1p-40) * double{std::abs(step_[k])};
-      most = std::max(most, zero);
+      const auto step = std::bit_cast<int32_t>(steps[k]);
+      const auto error = std::bit_cast<float>(std::bit_cast<int32_t>(errors[k]) ^ (step & kSign));
+      const auto size = std::bit_cast<float>(step & ~kSign);
+      const auto quiet = std::bit_cast<int32_t>(2 * error + (1.5F - 0x1p-20F) * size);
+      const int32_t has_step = mask((step & ~kSign) != 0);
+      least = std::min(least, (quiet & has_step) | (kInfinity & ~has_step));
     }
-    return -most;
+    return std::bit_cast<float>(least);
   }
 
-  // As round() with windows of one weight each, whose sum is the weight's error.
-  void round_single() {
-    double all = 0;  // in a register, which `sum` is not
-    for (const float error : error_) all += double{error};
-    double sum = all;
-    quiet_sums_.clear();
-    for (size_t k = 0; k < error_.size(); k += kBlock) quiet_sums_.push_back(quiet_sum(k));
+  // Of windows of one weight each, whose sum is the weight's error.
+  void round_single(double sum) {
+    for (size_t block = 0; block < quiet_sums_.size(); ++block)
+      quiet_sums_[block] = quiet_sum(block);
     for (const double most : kCosts)
       for (size_t block = 0; block < quiet_sums_.size(); ++block) {
         // The sum becomes small after a few turns, and few blocks have weights to turn.
-        if (std::abs(sum) <= quiet_sums_[block]) continue;
+        if (std::abs(sum) <= double{quiet_sums_[block]}) continue;
         const double before = sum;
-        const size_t begin = block * kBlock;
-        for (size_t k = begin; k < std::min(begin + kBlock, error_.size()); ++k) {
+        for (size_t k = block * kBlock; k < (block + 1) * kBlock; ++k) {
           double of_window = error_[k];
           turn_if_better(k, of_window, sum, most);
         }
-        if (sum != before) quiet_sums_[block] = quiet_sum(begin);
+        if (sum != before) quiet_sums_[block] = quiet_sum(block);
       }
   }
 
@@ -203,64 +238,73 @@ class Channel {
     const double step = step_[k], error = error_[k];
     if (growth(step, error, of_window, sum) >= 0) return;
     if (step * (2 * error + step) > most * step * step) return;
-    taken_[k] = std::copysign(taken_[k] + step_[k], taken_[k]);  // also of zero
+    numbers_[k] = std::copysign(numbers_[k] + step_[k], numbers_[k]);  // also of zero
     error_[k] += step_[k];
     step_[k] = -step_[k];
     of_window += step;
     sum += step;
   }
 
-  size_t inner_ = 1;
-  // What a weight has become, how far its other neighbour is, and the error of what is taken. These
-  // differences are numbers of f32, but for weights far below the least number of f16.
-  std::vector<float> taken_, step_, error_;
+  const Grid grid_;
+  const size_t inner_;
   std::vector<double> of_windows_;  // sums of errors
-  std::vector<double> quiet_sums_;  // by block
+  std::vector<float> quiet_sums_;   // by block
+  // How far a weight's other neighbour is, and the error of what is taken. These differences are
+  // numbers of f32, but for weights far below the least number of f16.
+  std::vector<float> step_, error_;
+  float* numbers_ = nullptr;  // what the weights have become
 };
 
 // Some channels of a tensor; all have as many windows.
 class Channels {
  public:
-  explicit Channels(const ChannelWeights& layout)
-      : layout_(layout), inner_(static_cast<size_t>(layout.inner)) {}
+  Channels(const ChannelWeights& layout, DataType half)
+      : layout_(layout),
+        inner_(static_cast<size_t>(layout.inner)),
+        windows_(windows_of(layout, 0, 0)),
+        rounder_(windows_.count, inner_, half),
+        // Not a multiple of a page: the channels' numbers lie in different sets of a cache.
+        pitch_(rounder_.room() + 16) {}
 
   // Of `count` channels from number `first` on.
-  void round(int64_t first, int64_t count, std::span<const float> weights, std::span<float> rounded,
-             DataType half) {
-    const Grid grid(half);
-    windows_.clear();
+  void round(int64_t first, int64_t count, std::span<const float> weights,
+             std::span<float> rounded) {
+    begins_.clear();
     for (int64_t channel = first; channel < first + count; ++channel)
-      windows_.push_back(
-          windows_of(layout_, channel / layout_.written_count, channel % layout_.written_count));
-    channels_.resize(std::max(channels_.size(), windows_.size()));
-    for (size_t c = 0; c < windows_.size(); ++c) channels_[c].resize(windows_[0].count, inner_);
-    for (size_t window = 0; window < windows_[0].count; ++window) {
-      const size_t ahead = windows_[0].begin + (window + kRowsAhead) * windows_[0].stride;
+      begins_.push_back(
+          windows_of(layout_, channel / layout_.written_count, channel % layout_.written_count)
+              .begin);
+    numbers_.resize(std::max(numbers_.size(), begins_.size() * pitch_));
+    for (size_t window = 0; window < windows_.count; ++window) {
+      const size_t ahead = begins_[0] + (window + kRowsAhead) * windows_.stride;
       if (ahead < weights.size()) __builtin_prefetch(&weights[ahead]);
-      for_each_channel(window, [&](Channel& channel, size_t at) {
-        for (size_t k = 0; k < inner_; ++k) channel.set(window * inner_ + k, weights[at + k], grid);
+      for_each_channel(window, [&](size_t at, float* numbers) {
+        for (size_t k = 0; k < inner_; ++k) numbers[k] = weights[at + k];
       });
     }
-    for (size_t c = 0; c < windows_.size(); ++c) channels_[c].round();
-    for (size_t window = 0; window < windows_[0].count; ++window) {
-      for_each_channel(window, [&](const Channel& channel, size_t at) {
-        for (size_t k = 0; k < inner_; ++k) rounded[at + k] = channel.rounded(window * inner_ + k);
+    for (size_t c = 0; c < begins_.size(); ++c) rounder_.round(numbers_.data() + c * pitch_);
+    for (size_t window = 0; window < windows_.count; ++window)
+      for_each_channel(window, [&](size_t at, const float* numbers) {
+        for (size_t k = 0; k < inner_; ++k) rounded[at + k] = numbers[k];
       });
-    }
   }
 
  private:
-  // Calls f(channel, at) with the place of the channel's window.
+  // Calls f(at, numbers) with the place of the channel's window in the tensor, and its numbers.
   template <class F>
   void for_each_channel(size_t window, F&& f) {
-    const size_t beyond = window * windows_[0].stride;  // the strides of all are equal
-    for (size_t c = 0; c < windows_.size(); ++c) f(channels_[c], windows_[c].begin + beyond);
+    const size_t beyond = window * windows_.stride, within = window * inner_;
+    for (size_t c = 0; c < begins_.size(); ++c)
+      f(begins_[c] + beyond, numbers_.data() + c * pitch_ + within);
   }
 
   const ChannelWeights& layout_;
   const size_t inner_;
-  std::vector<ChannelWindows> windows_;
-  std::vector<Channel> channels_;  // as many as there are windows, or more
+  const ChannelWindows windows_;  // of the first channel; the others have as many, as far apart
+  ChannelRounder rounder_;
+  const size_t pitch_;
+  std::vector<size_t> begins_;  // of the channels, in the tensor
+  std::vector<float> numbers_;  // of each channel, with zeros behind
 };
 
 }  // namespace
@@ -273,9 +317,9 @@ Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataTy
   const int64_t at_once = layout.writes.adds_j ? kColumnsAtOnce : 1;
   ThreadTeam team(threads > 0 ? threads : hardware_threads());
   team.for_ranges(layout.outer * layout.written_count, at_once, [&](int64_t begin, int64_t end) {
-    Channels channels(layout);
+    Channels channels(layout, half);
     for (int64_t first = begin; first < end; first += at_once)
-      channels.round(first, std::min(end - first, at_once), values, rounded, half);
+      channels.round(first, std::min(end - first, at_once), values, rounded);
   });
   return fresh.tensor;
 }

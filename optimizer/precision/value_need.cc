@@ -456,11 +456,11 @@ int broken_by(const Needs& needs, double error) {
 NumberRounding rounding_of(DataType half) { return {half == DataType::kF16 ? 11 : 8, true}; }
 
 NeedAnalysis::NeedAnalysis(const Graph& graph, const PrecisionOptions& options,
-                           const BodyContext* around) {
+                           const BodyContext* around, int threads) {
   if (around && around->outputs.size() != graph.outputs().size()) around = nullptr;
   const ValueFlow flow(graph);
   const FlowFacts facts =
-      facts_of(flow, options, around ? around->inputs : std::span<const NodeFacts>());
+      facts_of(flow, options, around ? around->inputs : std::span<const NodeFacts>(), threads);
   if (around) seeds_ = *around->seeds;
   NeedFinder finder(flow, facts, options, seeds_);
   const std::vector<Needs> needs = finder.run(around ? around->outputs : std::span<const Needs>());
@@ -550,7 +550,7 @@ std::string NeedAnalysis::why_not_multiplied(LayerId product, NumberRounding rou
 }
 
 NeedAnalysis find_needs(const Graph& graph, PassRun& run) {
-  NeedAnalysis needs(graph, run.options.precision, run.noted(graph));
+  NeedAnalysis needs(graph, run.options.precision, run.noted(graph), run.options.threads);
   for (const auto& [body, context] : needs.bodies())
     run.note(graph.bodies()[static_cast<size_t>(body)], context);
   return needs;

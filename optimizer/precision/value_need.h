@@ -45,9 +45,9 @@ struct BodyContext {
 
 class NeedAnalysis {
  public:
-  // `around`: of a body; null of a graph that nothing surrounds.
+  // `around`: of a body; null of a graph that nothing surrounds. threads: as of facts_of().
   NeedAnalysis(const Graph& graph, const PrecisionOptions& options,
-               const BodyContext* around = nullptr);
+               const BodyContext* around = nullptr, int threads = 1);
   // For each body that a layer of the graph runs, by its index.
   using Bodies = std::map<int64_t, std::shared_ptr<const BodyContext>>;
   const Bodies& bodies() const { return bodies_; }

@@ -66,8 +66,13 @@ class FactFinder {
   // a body that is run again both count.
   enum class Sums : uint8_t { kLarger, kAll };
   FactFinder(const ValueFlow& flow, const PrecisionOptions& options,
-             std::span<const NodeFacts> inputs, Sums sums = Sums::kLarger)
-      : flow_(flow), graph_(flow.graph()), options_(options), inputs_(inputs), sums_(sums) {}
+             std::span<const NodeFacts> inputs, Sums sums = Sums::kLarger, int threads = 1)
+      : flow_(flow),
+        graph_(flow.graph()),
+        options_(options),
+        inputs_(inputs),
+        sums_(sums),
+        threads_(threads) {}
 
   FlowFacts run() {
     for (const FlowNode& node : flow_.nodes()) {
@@ -116,7 +121,7 @@ class FactFinder {
   NodeFacts given(const FlowNode& node) const {
     NodeFacts facts;
     if (const Tensor* constant = graph_.constant(node.value)) {
-      facts.range = range_of_tensor(*constant);
+      facts.range = range_of_tensor(*constant, threads_);
       facts.expected = std::isfinite(facts.range.magnitude()) ? facts.range.magnitude() : 0;
       return facts;
     }
@@ -489,7 +494,7 @@ class FactFinder {
       const auto [made, is_new] = made_.norms.try_emplace(node.layer);
       if (is_new)
         made->second = are_packed ? norms_of_packed(graph_, node.layer)
-                                  : norms_of_floats(graph_, node.layer, i);
+                                  : norms_of_floats(graph_, node.layer, i, threads_);
       const ProductNorms& norms = made->second;
       const NodeFacts& data = operand(node, 1 - i);
       facts.range = symmetric_range(product_of_ends(data.range.magnitude(), norms.sum),
@@ -524,6 +529,7 @@ class FactFinder {
   const PrecisionOptions& options_;
   const std::span<const NodeFacts> inputs_;
   const Sums sums_;
+  const int threads_;
   FlowFacts made_;
   std::unordered_map<LayerId, std::vector<NodeFacts>> results_;  // of layers with bodies
 };
@@ -545,8 +551,8 @@ double summands(const Graph& graph, LayerId product) {
 }
 
 FlowFacts facts_of(const ValueFlow& flow, const PrecisionOptions& options,
-                   std::span<const NodeFacts> inputs) {
-  return FactFinder(flow, options, inputs).run();
+                   std::span<const NodeFacts> inputs, int threads) {
+  return FactFinder(flow, options, inputs, FactFinder::Sums::kLarger, threads).run();
 }
 
 BodyPorts ports_of(const Op& op) {

@@ -40,8 +40,9 @@ struct FlowFacts {
   const NodeFacts& operator[](int node) const { return nodes[static_cast<size_t>(node)]; }
 };
 // `inputs`: of the graph's inputs, where the graph is a body; empty where nothing surrounds it.
+// threads: that read weights; 0: one per core.
 FlowFacts facts_of(const ValueFlow& flow, const PrecisionOptions& options,
-                   std::span<const NodeFacts> inputs = {});
+                   std::span<const NodeFacts> inputs = {}, int threads = 1);
 
 // How the inputs and outputs of a body correspond to those of its layer.
 struct BodyPorts {
