@@ -6,7 +6,8 @@
 // once, with padding around it.
 //
 // The sums of a few columns of a hundred pixels stay in the first-level cache until the epilogue
-// has read them.
+// has read them. Where weights of 8 bits have a zero point, sums begin with what it contributes:
+// the sum of the window times the zero point.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -74,7 +75,7 @@ struct PreparedImplicit final : PreparedKernel {
   Grid grid;
   int64_t block_rows = 1;  // of a piece
   // In a thread's part of the workspace, behind the copied input.
-  size_t parts_at = 0, part_bytes = 0, sums_at = 0, tape_at = 0;
+  size_t parts_at = 0, part_bytes = 0, starts_at = 0, sums_at = 0, tape_at = 0;
 
   int64_t most_rows() const { return ceil_div(y_axis.out, grid.down); }  // of a piece
   int64_t most_width() const { return ceil_div(x_axis.out, grid.across); }
@@ -108,8 +109,7 @@ class ImplicitGemmConv final : public Kernel {
     pack(request, constant(1), constant(3));
   }
 
-  // Whether zero points of the weights would have to be taken off the sums.
-  bool has_late_zeros() const { return has_late_zeros_; }
+  bool has_zeros_of_channels() const { return has_zeros_of_channels_; }
 
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
                                           std::span<const TensorView> outputs,
@@ -122,7 +122,9 @@ class ImplicitGemmConv final : public Kernel {
     place_input(p, Window(op_, kernel_, 0, outputs[0].dims));
     cut(p, threads);
     place_taps(p);
-    p.sums_at = cache_aligned(static_cast<size_t>(p.copied_bytes(p.most_rows(), p.most_width())));
+    p.starts_at = cache_aligned(static_cast<size_t>(p.copied_bytes(p.most_rows(), p.most_width())));
+    const int64_t windows = w_zero_ == 0 ? 0 : p.most_rows() * p.most_width();
+    p.sums_at = p.starts_at + cache_aligned(static_cast<size_t>(windows) * 4);
     p.tape_at = p.sums_at + static_cast<size_t>(p.block_rows * p.most_width() * kBlockColumns) * 4;
     p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
     p.parts_at = p.x.staged_bytes();
@@ -180,7 +182,10 @@ class ImplicitGemmConv final : public Kernel {
                             .b_zero_stride = source.zero_stride};
     initial_.resize(static_cast<size_t>(layout_.padded_columns()));
     std::vector<int32_t> zeros(initial_.size());
-    has_late_zeros_ = zero.columns(layout_, packed_->bytes().data(), initial_.data(), zeros.data());
+    zero.columns(layout_, packed_->bytes().data(), initial_.data(), zeros.data());
+    zeros.resize(static_cast<size_t>(outputs_));
+    w_zero_ = zeros[0];
+    has_zeros_of_channels_ = std::ranges::count(zeros, w_zero_) != outputs_;
   }
 
   // Where taps read the input: in place, or from copies.
@@ -333,9 +338,31 @@ class ImplicitGemmConv final : public Kernel {
     } else {
       x += piece.row * p.y_axis.stride * p.row + piece.first * p.x_axis.stride * p.pixel;
     }
+    if (w_zero_ != 0) start_windows(p, piece, x, starts_of(p, memory));
     for (int64_t column = 0; column < piece.columns; column += kBlockColumns)
       for (int64_t row = 0; row < piece.rows; row += p.block_rows)
         run_block(p, args, piece, x, row, column, memory);
+  }
+
+  static int32_t* starts_of(const PreparedImplicit& p, std::byte* memory) {
+    return reinterpret_cast<int32_t*>(memory + p.starts_at);
+  }
+
+  // What the sums of each window of a piece begin with, for the zero point of the weights. x: the
+  // first input of the piece.
+  void start_windows(const PreparedImplicit& p, const Piece& piece, const std::byte* x,
+                     int32_t* starts) const {
+    const int64_t windows = piece.rows * piece.width;
+    std::fill_n(starts, windows, 0);
+    GemmBlock block{.a_stride = p.x_axis.stride * p.pixel};
+    block.rows = piece.width;
+    block.taps = p.taps.data();
+    block.tap_count = std::ssize(p.taps);
+    for (int64_t row = 0; row < piece.rows; ++row) {
+      block.a = x + row * p.y_axis.stride * p.row;
+      kernels_.row_sums(block, layout_.tap, starts + row * piece.width);
+    }
+    for (int64_t i = 0; i < windows; ++i) starts[i] *= -w_zero_;
   }
 
   // Rows of a piece from `row` on, columns from `column` on. x: the first input of the piece.
@@ -370,6 +397,7 @@ class ImplicitGemmConv final : public Kernel {
       for (int64_t i = 0; i < rows; ++i) {
         block.a = x + (row + i) * p.y_axis.stride * p.row + chunk.lane * 4;
         block.c = sums + i * piece.width * kBlockColumns * 4;
+        if (w_zero_ != 0) block.row_starts = starts_of(p, memory) + (row + i) * piece.width;
         if (finish && &chunk == &p.chunks.back()) {
           block.finish = &*finish;
           kernels_.block(block);
@@ -454,7 +482,8 @@ class ImplicitGemmConv final : public Kernel {
   PackLayout layout_;
   std::optional<Tensor> packed_;
   std::vector<int32_t> initial_;  // kU8S8: what the columns' sums start at
-  bool has_late_zeros_ = false;
+  int32_t w_zero_ = 0;            // of the weights as packed
+  bool has_zeros_of_channels_ = false;
 };
 
 KernelResult make_implicit(const Conv& op, const Request& request) {
@@ -476,7 +505,8 @@ KernelResult make_implicit(const Conv& op, const Request& request) {
                                    std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());
   auto kernel = std::make_unique<ImplicitGemmConv>(op, request, std::move(*epilogues));
-  if (kernel->has_late_zeros()) return refuse("weights with a zero point");
+  if (kernel->has_zeros_of_channels())
+    return refuse("a zero point for each channel of the weights");
   return kernel;
 }
 

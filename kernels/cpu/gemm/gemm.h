@@ -95,7 +95,7 @@ void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lan
     std::tie(block.a, block.a_stride) = left(k, elements);
     block.b = panel + lane * layout.lane_bytes();
     kernels.block(block);
-    if (sums.has_b_zero) kernels.row_sums(block.a, block.a_stride, block.rows, elements, sums.rows);
+    if (sums.has_b_zero) kernels.row_sums(block, elements, sums.rows);
     block.accumulate = true;
     lane += next;
   } while (lane < layout.lanes());

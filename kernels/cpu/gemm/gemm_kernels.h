@@ -20,15 +20,16 @@
 
 namespace anneal::cpu {
 
-// c = initial + a * b, or c += a * b.
+// c = initial + row_starts + a * b, or c += a * b.
 struct GemmBlock {
   const std::byte* a = nullptr;
-  int64_t a_stride = 0;                // bytes from row to row
-  const std::byte* b = nullptr;        // the first panel, at the first lane
-  int64_t panel_stride = 0;            // bytes from panel to panel
-  std::byte* c = nullptr;              // f32 or i32
-  int64_t c_stride = 0;                // elements from row to row
-  const std::byte* initial = nullptr;  // per column, padded to whole panels; null: zeros
+  int64_t a_stride = 0;                 // bytes from row to row
+  const std::byte* b = nullptr;         // the first panel, at the first lane
+  int64_t panel_stride = 0;             // bytes from panel to panel
+  std::byte* c = nullptr;               // f32 or i32
+  int64_t c_stride = 0;                 // elements from row to row
+  const std::byte* initial = nullptr;   // per column, padded to whole panels; null: zeros
+  const int32_t* row_starts = nullptr;  // kU8S8: added to the sums of each row; null: nothing
   int64_t rows = 0, columns = 0, lanes = 0;
   // A row of a consists of tap_count pieces of `lanes` elements. taps: the byte offset of each
   // piece from the row; null: the pieces follow each other.
@@ -90,9 +91,8 @@ struct GemmKernels {
   void (*fetch)(DataType storage, const std::byte* from, int64_t n, int32_t zero,
                 std::byte* to) = nullptr;
   CanStore finishes = stores_nothing;
-  // kU8S8: sums of the bytes of each row.
-  void (*row_sums)(const std::byte* a, int64_t a_stride, int64_t rows, int64_t bytes,
-                   int32_t* sums) = nullptr;
+  // kU8S8: adds the first `bytes` bytes of each piece of a row of a to the row's sum.
+  void (*row_sums)(const GemmBlock& block, int64_t bytes, int32_t* sums) = nullptr;
   // kU8S8: c[row][column] -= sums[row] * zeros[column]; columns are padded to whole panels.
   void (*subtract_outer)(const int32_t* sums, const int32_t* zeros, int64_t rows, int64_t columns,
                          int32_t* c, int64_t c_stride) = nullptr;

@@ -5,6 +5,7 @@
 //   zero(), load(p), broadcast(p), dot(sum, a, b), load_sum(p), store_sum(p, sum); with 4 bits
 //   load_low(p) and load_high(p) in place of load(p);
 //   kFinishes: whether finish_tile<Dot>() (gemm/register_epilogue-inl.h) can follow;
+//   starts_rows(): only of lanes that add GemmBlock::row_starts; and add(sum, vector);
 //   kScales: whether the loaded elements of b have scales, and scaled(loaded, scale, zero).
 
 // The prefetch distance in the panels, which are consecutive: with AVX-512 some 500 cycles of work,
@@ -61,6 +62,16 @@ void gemm_tile(const GemmBlock& block, const TilePlace<typename Dot::Number>& ti
                                           : Dot::zero();
     }
   }
+  if constexpr (requires { Dot::starts_rows(); })
+    if (block.row_starts != nullptr && !block.accumulate) {
+#pragma GCC unroll 16
+      for (int row = 0; row < kRows; ++row) {
+        const auto start =
+            Dot::broadcast(reinterpret_cast<const std::byte*>(block.row_starts + tile.row + row));
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) sums[row][v] = Dot::add(sums[row][v], start);
+      }
+    }
   const int64_t stride = block.a_stride;
   const std::byte* panels[kPanels];
 #pragma GCC unroll 8

@@ -29,6 +29,8 @@ struct U8S8Dot {
   static HWY_INLINE Vector dot(Vector sum, Vector a, Vector b) {
     return _mm512_dpbusd_epi32(sum, a, b);
   }
+  static constexpr void starts_rows() {}
+  static HWY_INLINE Vector add(Vector a, Vector b) { return _mm512_add_epi32(a, b); }
   static HWY_INLINE Vector load_sum(const int32_t* p) { return _mm512_loadu_si512(p); }
   static HWY_INLINE void store_sum(int32_t* p, Vector sum) { _mm512_storeu_si512(p, sum); }
 
@@ -57,14 +59,44 @@ void fetch_u8(DataType storage, const std::byte* from, int64_t n, int32_t, std::
   }
 }
 
-void row_sums(const std::byte* a, int64_t a_stride, int64_t rows, int64_t bytes, int32_t* sums) {
+// Lanes of 128 bits of a beside those of b, each added to its neighbour.
+__m512i halved(__m512i a, __m512i b) {
+  return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+}
+// The sums of the 16 lanes of each of 16 vectors.
+__m512i sums_of_lanes(const __m512i* rows) {
+  __m512i pairs[8], fours[4];  // of rows, in each 128 bits
+  for (int i = 0; i < 8; ++i)
+    pairs[i] = _mm512_add_epi32(_mm512_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]),
+                                _mm512_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]));
+  for (int i = 0; i < 4; ++i)
+    fours[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(pairs[2 * i], pairs[2 * i + 1]),
+                                _mm512_unpackhi_epi64(pairs[2 * i], pairs[2 * i + 1]));
+  return halved(halved(fours[0], fours[1]), halved(fours[2], fours[3]));
+}
+
+void row_sums(const GemmBlock& block, int64_t bytes, int32_t* sums) {
   const __m512i ones = _mm512_set1_epi8(1);
-  for (int64_t row = 0; row < rows; ++row) {
-    __m512i sum = _mm512_setzero_si512();
-    for (int64_t i = 0; i < bytes; i += 64)
-      sum = _mm512_dpbusd_epi32(
-          sum, _mm512_maskz_loadu_epi8(first_bytes(bytes - i), a + row * a_stride + i), ones);
-    sums[row] += _mm512_reduce_add_epi32(sum);
+  const int64_t taps = block.taps == nullptr ? 1 : block.tap_count;
+  const int64_t whole = (bytes - 1) / 64 * 64;
+  const __mmask64 last = first_bytes(bytes - whole);
+  for (int64_t first = 0; first < block.rows; first += 16) {
+    __m512i of_rows[16];
+    const int64_t count = std::min<int64_t>(block.rows - first, 16);
+    for (int64_t row = 0; row < 16; ++row) {
+      const std::byte* const from = block.a + (first + std::min(row, count - 1)) * block.a_stride;
+      __m512i sum = _mm512_setzero_si512();
+      for (int64_t tap = 0; tap < taps; ++tap) {
+        const std::byte* const at = from + (block.taps == nullptr ? 0 : block.taps[tap]);
+        for (int64_t i = 0; i < whole; i += 64)
+          sum = _mm512_dpbusd_epi32(sum, _mm512_loadu_si512(at + i), ones);
+        sum = _mm512_dpbusd_epi32(sum, _mm512_maskz_loadu_epi8(last, at + whole), ones);
+      }
+      of_rows[row] = sum;
+    }
+    const auto mask = static_cast<__mmask16>((1U << count) - 1);
+    const __m512i before = _mm512_maskz_loadu_epi32(mask, sums + first);
+    _mm512_mask_storeu_epi32(sums + first, mask, _mm512_add_epi32(before, sums_of_lanes(of_rows)));
   }
 }
 

@@ -13,6 +13,30 @@ namespace anneal::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+template <size_t kBytes>
+HWY_INLINE void copy_bytes(const std::byte* from, std::byte* to) {
+  std::memcpy(to, from, kBytes);
+}
+// As memcpy(), whose call takes longer than most copies here.
+HWY_INLINE void copy_run(const std::byte* HWY_RESTRICT from, std::byte* HWY_RESTRICT to,
+                         size_t bytes) {
+  constexpr size_t kMany = 512;
+  if (bytes >= kMany) {
+    std::memcpy(to, from, bytes);
+  } else if (bytes >= 16) {
+    for (size_t i = 0; i < bytes - 16; i += 16) copy_bytes<16>(from + i, to + i);
+    copy_bytes<16>(from + bytes - 16, to + bytes - 16);
+  } else if (bytes >= 8) {
+    copy_bytes<8>(from, to);
+    copy_bytes<8>(from + bytes - 8, to + bytes - 8);
+  } else if (bytes >= 4) {
+    copy_bytes<4>(from, to);
+    copy_bytes<4>(from + bytes - 4, to + bytes - 4);
+  } else {
+    for (size_t i = 0; i < bytes; ++i) to[i] = from[i];
+  }
+}
+
 // A block of rows x columns elements of one size, copied from strided to dense memory or back.
 template <class T, bool kScatter>
 void copy_block(T* HWY_RESTRICT strided, int64_t row_stride, int64_t column_stride,
@@ -20,8 +44,10 @@ void copy_block(T* HWY_RESTRICT strided, int64_t row_stride, int64_t column_stri
   for (int64_t row = 0; row < rows; ++row) {
     T* there = strided + row * row_stride;
     T* here = dense + row * pitch;
-    if (column_stride == 1 && columns >= 16) {
-      std::memcpy(kScatter ? there : here, kScatter ? here : there, columns * sizeof(T));
+    if (column_stride == 1) {
+      copy_run(reinterpret_cast<const std::byte*>(kScatter ? here : there),
+               reinterpret_cast<std::byte*>(kScatter ? there : here),
+               static_cast<size_t>(columns) * sizeof(T));
     } else {
       for (int64_t i = 0; i < columns; ++i) {
         if constexpr (kScatter) {
