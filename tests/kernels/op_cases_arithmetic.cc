@@ -158,6 +158,9 @@ std::vector<OpCase> reduce_cases() {
       {"arg_max_long", ArgReduce{true, 1, false}, {"f32[3,1031]"}},
       {"arg_min_long_of_ties", ArgReduce{false, 1, true, true}, {"u8[2,1200]=0..3"}},
       {"arg_max_nan", ArgReduce{true, 1, false}, {"f32[2,5]={1,nan,inf,nan,2,-inf,3,3,1,0}"}},
+      {"arg_max_side_by_side", ArgReduce{true, 1, false}, {"f32[2,21,5,13]=0..4"}},
+      {"arg_min_last_side_by_side", ArgReduce{false, 1, true, true}, {"f32[2,21,67]=0..4"}},
+      {"arg_min_of_rows", ArgReduce{false, 1, false}, {"f32[9,67]=0..4"}},
       {"arg_max_f16", ArgReduce{true, 2, true}, {"f16[2,3,27]"}},
 
       {"cumulative_sum", Cumulative{}, {"f32[7,23]", "i64[]={1}"}},

@@ -1,4 +1,5 @@
-// Resize of spatial axes, along channels: "cpu.resize.nhwc".
+// Resize of spatial axes, along channels: "cpu.resize.nhwc". The rows of the input that a row of
+// the output needs become one row first, of which each pixel takes its part.
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/base/simd_targets.h"
@@ -16,6 +17,7 @@
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
+#include "anneal/kernels/cpu/movement/resized_row.h"
 #include "anneal/kernels/cpu/reference/resize_taps.h"
 #include "anneal/kernels/spatial_resize.h"
 
@@ -24,22 +26,61 @@ namespace anneal::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+using D = hn::ScalableTag<float>;
+constexpr int64_t kLanes = HWY_LANES(float);
+
+// Calls f(i, load, store) for vectors of n numbers; those of the last one read and write its rest.
+template <class F>
+HWY_INLINE void for_vectors(int64_t n, F f) {
+  const D d;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes)
+    f(
+        i, [d](const float* p) HWY_ATTR { return hn::LoadU(d, p); },
+        [d](hn::Vec<D> v, float* p) HWY_ATTR { hn::StoreU(v, d, p); });
+  if (i == n) return;
+  const auto rest = hn::FirstN(d, static_cast<size_t>(n - i));
+  f(
+      i, [d, rest](const float* p) HWY_ATTR { return hn::MaskedLoad(rest, d, p); },
+      [d, rest](hn::Vec<D> v, float* p) HWY_ATTR { hn::BlendedStore(v, rest, d, p); });
+}
+
 // out[i] (+)= the sum of weights[k] * sources[k][i].
 void blend(const float* const* sources, const float* weights, int64_t count, bool accumulate,
            int64_t n, float* out) {
-  const hn::ScalableTag<float> d;
-  constexpr int64_t kLanes = HWY_LANES(float);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    auto sum = accumulate ? hn::LoadU(d, out + i) : hn::Zero(d);
+  const D d;
+  for_vectors(n, [&](int64_t i, auto load, auto store) HWY_ATTR {
+    auto sum = accumulate ? load(out + i) : hn::Zero(d);
     for (int64_t k = 0; k < count; ++k)
-      sum = hn::MulAdd(hn::Set(d, weights[k]), hn::LoadU(d, sources[k] + i), sum);
-    hn::StoreU(sum, d, out + i);
-  }
-  for (; i < n; ++i) {
-    float sum = accumulate ? out[i] : 0;
-    for (int64_t k = 0; k < count; ++k) sum += weights[k] * sources[k][i];
-    out[i] = sum;
+      sum = hn::MulAdd(hn::Set(d, weights[k]), load(sources[k] + i), sum);
+    store(sum, out + i);
+  });
+}
+
+// Each pixel of out: the sum of its taps of a row of pixels. Taps of weight 0 are not read.
+void blend_row(const ResizedRow& row) {
+  const D d;
+  const int64_t* positions = row.positions;
+  const float* weights = row.weights;
+  float* out = row.out;
+  for (int64_t i = 0; i < row.pixels; ++i, positions += row.taps, weights += row.taps) {
+    const auto at = [&](int64_t k)
+                        HWY_ATTR { return row.x + (positions[k] - row.first) * row.pixel_stride; };
+    if (row.taps == 2 && weights[0] != 0 && weights[1] != 0) {
+      const float *const left = at(0), *const right = at(1);
+      const auto a = hn::Set(d, weights[0]), b = hn::Set(d, weights[1]);
+      for_vectors(row.channels, [&](int64_t c, auto load, auto store) HWY_ATTR {
+        store(hn::MulAdd(b, load(right + c), hn::Mul(a, load(left + c))), out + c);
+      });
+    } else {
+      for_vectors(row.channels, [&](int64_t c, auto load, auto store) HWY_ATTR {
+        auto sum = hn::Zero(d);
+        for (int64_t k = 0; k < row.taps; ++k)
+          if (weights[k] != 0) sum = hn::MulAdd(hn::Set(d, weights[k]), load(at(k) + c), sum);
+        store(sum, out + c);
+      });
+    }
+    out += row.channels;
   }
 }
 
@@ -67,6 +108,7 @@ class NhwcResize final : public Kernel {
   NhwcResize(const Resize& op, const Request& request, Epilogue epilogue)
       : op_(op),
         blend_(ANNEAL_BY_ISA(isa_of(request.device), blend)),
+        blend_row_(ANNEAL_BY_ISA(isa_of(request.device), blend_row)),
         load_(load_block(isa_of(request.device))),
         epilogue_(std::move(epilogue)) {}
 
@@ -77,7 +119,8 @@ class NhwcResize final : public Kernel {
     const int rank = y.dims.rank();
     auto made = std::make_unique<PreparedResize>();
     PreparedResize& p = *made;
-    p.runs = PixelRuns(inputs, outputs, {}, epilogue_, threads, p.workspace_bytes);
+    const PixelMemory memory{.per_run = row_bytes(inputs[0].dims)};
+    p.runs = PixelRuns(inputs, outputs, memory, epilogue_, threads, p.workspace_bytes);
     if (p.runs.empty()) return made;
     if (count(inputs[0].dims) == 0)
       fail(ErrorCode::kInvalidArgument, "Resize: an empty tensor has no elements to resize");
@@ -97,6 +140,11 @@ class NhwcResize final : public Kernel {
 
  private:
   static constexpr int64_t kMostSources = 64;
+
+  // Of a row of f32.
+  size_t row_bytes(const Dims& x) const {
+    return op_.mode == ResizeMode::kNearest ? 0 : static_cast<size_t>(x[1] * x[x.rank() - 1]) * 4;
+  }
 
   static AxisTaps same_positions(int64_t size) {
     AxisTaps taps;
@@ -122,66 +170,94 @@ class NhwcResize final : public Kernel {
     return taps;
   }
 
-  // Adds up the taps of one output pixel.
-  class Sum {
-   public:
-    Sum(const NhwcResize& kernel, int64_t channels, float* out)
-        : kernel_(kernel), channels_(channels), out_(out) {}
-    void add(const std::byte* source, float weight) {
-      if (weight == 0) return;
-      sources_[static_cast<size_t>(count_)] = reinterpret_cast<const float*>(source);
-      weights_[static_cast<size_t>(count_++)] = weight;
-      if (count_ == kMostSources) flush();
-    }
-    void flush() {
-      kernel_.blend_(sources_.data(), weights_.data(), count_, accumulate_, channels_, out_);
-      accumulate_ = true;
-      count_ = 0;
-    }
-    bool pending() const { return count_ > 0 || !accumulate_; }
-
-   private:
-    const NhwcResize& kernel_;
-    int64_t channels_, count_ = 0;
-    float* out_;
-    bool accumulate_ = false;
-    std::array<const float*, kMostSources> sources_;
-    std::array<float, kMostSources> weights_;
-  };
+  // Where the tap of a row of the output is: its first pixel.
+  static const std::byte* row_of(const PreparedResize& p, const PixelRun& run, int64_t z,
+                                 int64_t y) {
+    const ChannelsLast& x = p.runs.x();
+    const int64_t image = run.row / p.runs.out()[1] / p.runs.out()[0];
+    const int64_t at = image * x.image_stride +
+                       p.axes[0].positions[static_cast<size_t>(z)] * x.strides[0] +
+                       p.axes[1].positions[static_cast<size_t>(y)] * x.strides[1];
+    return run.x + at * static_cast<int64_t>(size_of(x.element));
+  }
 
   void compute(const PreparedResize& p, const PixelRun& run) const {
-    const ChannelsLast& x = p.runs.x();
     const Spatial& out_size = p.runs.out();
+    const int64_t z = run.row / out_size[1] % out_size[0] * p.axes[0].width;
+    const int64_t y = run.row % out_size[1] * p.axes[1].width;
+    op_.mode == ResizeMode::kNearest ? copy_nearest(p, run, row_of(p, run, z, y))
+                                     : blend_taps(p, run, z, y);
+  }
+
+  static void copy_nearest(const PreparedResize& p, const PixelRun& run, const std::byte* row) {
+    const ChannelsLast& x = p.runs.x();
     const auto size = static_cast<int64_t>(size_of(x.element));
-    const int64_t image = run.row / out_size[1] / out_size[0];
-    const AxisTaps &zs = p.axes[0], &ys = p.axes[1], &xs = p.axes[2];
-    const int64_t z = run.row / out_size[1] % out_size[0] * zs.width;
-    const int64_t y = run.row % out_size[1] * ys.width;
-    const std::byte* const base = run.x + image * x.image_stride * size;
-    const auto at = [&](int64_t kz, int64_t ky, int64_t kx) {
-      return base + (zs.positions[z + kz] * x.strides[0] + ys.positions[y + ky] * x.strides[1] +
-                     xs.positions[kx] * x.strides[2]) *
-                        size;
-    };
-    for (int64_t i = 0; i < run.count; ++i) {
-      const int64_t column = (run.first + i) * xs.width;
-      std::byte* const out = run.out + i * x.channels * size;
-      if (op_.mode == ResizeMode::kNearest) {
-        std::memcpy(out, at(0, 0, column), static_cast<size_t>(x.channels * size));
-        continue;
+    const int64_t* const positions = p.axes[2].positions.data() + run.first * p.axes[2].width;
+    for (int64_t i = 0; i < run.count; ++i)
+      std::memcpy(run.out + i * x.channels * size,
+                  row + positions[i * p.axes[2].width] * x.strides[2] * size,
+                  static_cast<size_t>(x.channels * size));
+  }
+
+  void blend_taps(const PreparedResize& p, const PixelRun& run, int64_t z, int64_t y) const {
+    const ChannelsLast& x = p.runs.x();
+    const AxisTaps& xs = p.axes[2];
+    ResizedRow row{.channels = x.channels, .pixels = run.count, .taps = xs.width};
+    row.positions = xs.positions.data() + run.first * xs.width;
+    row.weights = xs.weights.data() + run.first * xs.width;
+    row.out = reinterpret_cast<float*>(run.out);
+    const auto [first, last] =
+        std::minmax_element(row.positions, row.positions + run.count * xs.width);
+    row.first = *first;
+    join_rows(p, run, z, y, *last + 1 - *first, row);
+    blend_row_(row);
+  }
+
+  // Gives `row` its pixels: of one row of the input as they are, of several their sum.
+  void join_rows(const PreparedResize& p, const PixelRun& run, int64_t z, int64_t y, int64_t pixels,
+                 ResizedRow& row) const {
+    const ChannelsLast& x = p.runs.x();
+    const AxisTaps &zs = p.axes[0], &ys = p.axes[1];
+    auto* const joined = reinterpret_cast<float*>(run.extra);
+    std::array<const float*, kMostSources> sources;
+    std::array<float, kMostSources> weights;
+    int64_t count = 0;
+    bool accumulate = false;
+    const auto add_up = [&] {
+      const bool is_dense = x.strides[2] == x.channels;
+      const int64_t runs = is_dense ? 1 : pixels,
+                    each = is_dense ? pixels * x.channels : x.channels;
+      for (int64_t i = 0; i < runs; ++i) {
+        blend_(sources.data(), weights.data(), count, accumulate, each, joined + i * each);
+        for (int64_t k = 0; k < count; ++k) sources[static_cast<size_t>(k)] += x.strides[2];
       }
-      Sum sum(*this, x.channels, reinterpret_cast<float*>(out));
-      for (int64_t kz = 0; kz < zs.width; ++kz)
-        for (int64_t ky = 0; ky < ys.width; ++ky)
-          for (int64_t kx = 0; kx < xs.width; ++kx)
-            sum.add(at(kz, ky, column + kx),
-                    zs.weights[z + kz] * ys.weights[y + ky] * xs.weights[column + kx]);
-      if (sum.pending()) sum.flush();
+      accumulate = true;
+      count = 0;
+    };
+    for (int64_t kz = 0; kz < zs.width; ++kz)
+      for (int64_t ky = 0; ky < ys.width; ++ky) {
+        const float weight =
+            zs.weights[static_cast<size_t>(z + kz)] * ys.weights[static_cast<size_t>(y + ky)];
+        if (weight == 0) continue;
+        sources[static_cast<size_t>(count)] =
+            reinterpret_cast<const float*>(row_of(p, run, z + kz, y + ky)) +
+            row.first * x.strides[2];
+        weights[static_cast<size_t>(count++)] = weight;
+        if (count == kMostSources) add_up();
+      }
+    if (!accumulate && count == 1 && weights[0] == 1) {
+      row.x = sources[0];
+      row.pixel_stride = x.strides[2];
+      return;
     }
+    if (count > 0 || !accumulate) add_up();
+    row.x = joined;
+    row.pixel_stride = x.channels;
   }
 
   Resize op_;
   void (*blend_)(const float* const*, const float*, int64_t, bool, int64_t, float*);
+  void (*blend_row_)(const ResizedRow&);
   LoadBlock load_;
   Epilogue epilogue_;
 };
