@@ -49,6 +49,44 @@ TEST(Tape, EveryOpcodeOfEveryType) {
   }
 }
 
+// Angles of rotary embeddings and others, also next to multiples of pi / 2, where results are
+// small.
+TEST(Tape, SinesOfManyAngles) {
+  std::vector<float> angles;
+  for (int quarter = -41000; quarter < 41000; quarter += quarter % 100 == 0 ? 1 : 11)
+    for (const float beside : {-1.0F, 0.0F, 1.0F}) {
+      const auto angle = static_cast<float>(quarter * 1.5707963267948966);
+      angles.push_back(beside == 0 ? angle : std::nextafter(angle, beside * 1e9F));
+    }
+  std::mt19937 random(3);
+  for (int i = 0; i < 100'000; ++i)
+    angles.push_back(std::uniform_real_distribution<float>(-70'000, 70'000)(random));
+  for (float small = 1; small > 1e-30F; small *= 0.37F)
+    angles.insert(angles.end(), {small, -small});
+  const auto check = [&](Opcode opcode, auto want) {
+    ProgramBuilder builder;
+    const Program program =
+        builder.finish(builder.apply(opcode, builder.input(0, DataType::kF32)), DataType::kF32);
+    std::vector<Array> arrays(2, Array(DataType::kF32, {std::ssize(angles)}));
+    for (Array& array : arrays) array.view.data = array.bytes.data();
+    std::ranges::copy(angles, arrays[0].view.as<float>());
+    for (const Isa isa : isas()) {
+      run_elements(compiled(program), isa, {&arrays[0].view, 1}, {&arrays[1].view, 1});
+      for (size_t i = 0; i < angles.size(); ++i) {
+        const auto exact = static_cast<float>(want(double{angles[i]}));
+        const float got = arrays[1].view.as<float>()[i];
+        ASSERT_TRUE(near(RegisterType::kF32, Scalar::of(got), Scalar::of(exact), 2))
+            << to_string(opcode) << " of " << angles[i] << " is " << got << ", not " << exact
+            << " on " << to_string(isa);
+      }
+    }
+  };
+  check(Opcode::kSin, [](double x) { return std::sin(x); });
+  check(Opcode::kCos, [](double x) { return std::cos(x); });
+  for (float& angle : angles) angle = angle / 700;
+  check(Opcode::kExpm1, [](double x) { return std::expm1(x); });
+}
+
 // All pairs, so that most vectors hold finite numbers alone; the signs of zeros count, too.
 TEST(Tape, PowerOfFiniteNumbers) {
   const float bases[] = {0.0f,       -0.0f,      1.0f,  -1.0f,       0.5f,  -2.0f,

@@ -67,6 +67,70 @@ HWY_INLINE V exp_up_to_one(D d, V x) {
   return exp_in_range(d, hn::Max(hn::Set(d, kLeastExponent), x), x);
 }
 
+// exp(x) - 1.
+template <class D, class V>
+HWY_INLINE V expm1_f32(D d, V x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(d, std::expm1(hn::GetLane(x)));
+#else
+  static constexpr float kCoefficients[] = {0.5f, 0.1666657692f, 0.04166655453f, 0.008363190326f,
+                                            0.001392619767f};
+  const hn::RebindToSigned<D> di;
+  const V one = hn::Set(d, 1.0f);
+  // As in exp_in_range(), but 2^n (e^r - 1) + (2^n - 1) keeps the digits of small results.
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const V rounded = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(rounded, hn::Set(d, 0.693145752f), x);
+  r = hn::NegMulAdd(rounded, hn::Set(d, 1.42860677e-6f), r);
+  const V tail = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, kCoefficients), r);
+  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
+  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
+  const V near_zero = hn::MulAdd(power, tail, hn::Sub(power, one));
+  const V far = hn::Sub(exp_f32(d, x), one);
+  return hn::CopySign(hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 15.0f)), near_zero, far), x);
+#endif
+}
+
+// sin(x + quarters * pi / 2).
+template <int quarters, class D, class V>
+HWY_INLINE V sine_f32(D d, V x) {
+  const auto by_library = [](float number) {
+    return quarters == 0 ? std::sin(number) : std::cos(number);
+  };
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(d, by_library(hn::GetLane(x)));
+#else
+  // (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 as polynomials of r^2, up to a pi / 4.
+  static constexpr float kSine[] = {-0.1666665375f, 0.008332150988f, -0.0001951397862f};
+  static constexpr float kCosine[] = {0.04166664556f, -0.001388730365f, 2.443166704e-05f};
+  // Up to here the multiple of pi / 2 is exact enough, and so is the difference.
+  constexpr float kMost = 65536;
+  if (!hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, kMost)))) {
+    HWY_ALIGN float lanes[HWY_LANES(float)];
+    hn::Store(x, d, lanes);
+    for (float& lane : lanes) lane = by_library(lane);
+    return hn::Load(d, lanes);
+  }
+  const hn::RebindToSigned<D> di;
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 0.636619772f), magic);
+  const V rounded = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(rounded, hn::Set(d, 1.570796371f), x);
+  r = hn::NegMulAdd(rounded, hn::Set(d, -4.371138829e-08f), r);
+  r = hn::NegMulAdd(rounded, hn::Set(d, -1.71512451e-15f), r);
+  const V square = hn::Mul(r, r), one = hn::Set(d, 1.0f);
+  const V sine = hn::MulAdd(hn::Mul(r, square), polynomial(d, square, kSine), r);
+  const V cosine = hn::MulAdd(hn::Mul(square, square), polynomial(d, square, kCosine),
+                              hn::NegMulAdd(hn::Set(d, 0.5f), square, one));
+  const auto quarter = hn::Add(hn::BitCast(di, shifted), hn::Set(di, quarters));
+  const auto is_odd = hn::Ne(hn::And(quarter, hn::Set(di, 1)), hn::Zero(di));
+  const V sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quarter, hn::Set(di, 2))));
+  const V magnitude = hn::IfThenElse(hn::RebindMask(d, is_odd), cosine, hn::CopySign(sine, r));
+  return hn::Xor(magnitude, sign);
+#endif
+}
+
 template <class D, class V>
 HWY_INLINE V log_f32(D d, V x) {
   static constexpr float kCoefficients[] = {0.3333333118f,  -0.2499999696f, 0.2000071575f,

@@ -118,6 +118,12 @@ bool run_math(const Work& work) {
         ANNEAL_UNARY(T, sigmoid_f32(d, a));
       case Opcode::kErf:
         ANNEAL_UNARY(T, erf_f32(d, a));
+      case Opcode::kExpm1:
+        ANNEAL_UNARY(T, expm1_f32(d, a));
+      case Opcode::kSin:
+        ANNEAL_UNARY(T, (sine_f32<0>(d, a)));
+      case Opcode::kCos:
+        ANNEAL_UNARY(T, (sine_f32<1>(d, a)));
       case Opcode::kPow:
         ANNEAL_BINARY(T, pow_f32(d, a, b));
       default:
