@@ -24,6 +24,7 @@
   X(phased_conv_transpose)          \
   X(nhwc_pool)                      \
   X(nhwc_resize)                    \
+  X(nhwc_sampled)                   \
   X(simd_norm)                      \
   X(simd_reduce)                    \
   X(arg_reduce)                     \

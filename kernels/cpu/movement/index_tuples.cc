@@ -1,6 +1,7 @@
 // Gathers and scatters by tuples of indices: "cpu.gather_nd.copy", "cpu.scatter_nd.copy". Each
 // tuple names a slice of x or y, which is copied by a plan made once, or is a single element.
-// "cpu.scatter_elements.copy" has an index for each element, and copies runs with one index whole.
+// "cpu.gather_elements.copy" and "cpu.scatter_elements.copy" have an index for each element; the
+// latter copies runs with one index whole.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -227,6 +228,50 @@ class ScatterElementwise final : public Kernel {
   int axis_;
 };
 
+struct PreparedSingles final : PreparedKernel {
+  Walk<3> walk{{}, {}};  // over y: offsets in the indices, y and x
+};
+
+class GatherElementwise final : public Kernel {
+ public:
+  explicit GatherElementwise(const GatherElements& op) : axis_(static_cast<int>(op.axis)) {}
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
+    auto made = std::make_unique<PreparedSingles>();
+    Dims others = inputs[0].strides;
+    others[axis_] = 0;
+    made->walk = Walk<3>(outputs[0].dims, {inputs[1].strides, outputs[0].strides, others});
+    return made;
+  }
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedSingles&>(*args.prepared);
+    const bool are_narrow = args.inputs[1].dtype == DataType::kI32;
+    args.team.for_ranges(p.walk.count(), kGrain, [&](int64_t begin, int64_t end) {
+      visit_size(size_of(args.inputs[0].dtype), [&]<class T>(T) {
+        are_narrow ? gather<T, int32_t>(p, args, begin, end)
+                   : gather<T, int64_t>(p, args, begin, end);
+      });
+    });
+  }
+
+ private:
+  template <class T, class Index>
+  void gather(const PreparedSingles& p, const LaunchArgs& args, int64_t begin, int64_t end) const {
+    const TensorView& x = args.inputs[0];
+    const int64_t size = x.dims[axis_], stride = x.strides[axis_];
+    const int64_t index_step = p.walk.step(0), y_step = p.walk.step(1), x_step = p.walk.step(2);
+    p.walk.for_runs(begin, end, [&](const auto& at, int64_t length) {
+      const Index* const indices = args.inputs[1].as<const Index>() + at[0];
+      T* const to = args.outputs[0].as<T>() + at[1];
+      const T* const from = x.as<const T>() + at[2];
+      for (int64_t i = 0; i < length; ++i)
+        to[i * y_step] = from[i * x_step + place_of_index(indices[i * index_step], size) * stride];
+    });
+  }
+
+  int axis_;
+};
+
 std::string why_not(const Request& request) {
   if (!request.epilogues.empty() && !request.epilogues[0].empty()) return "an epilogue";
   if (request.inputs[0].type.dtype == DataType::kString) return "strings";
@@ -236,6 +281,13 @@ std::string why_not(const Request& request) {
 KernelResult make_gather_nd(const GatherND& op, const Request& request) {
   if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
   return std::make_unique<GatherTuples>(op);
+}
+
+KernelResult make_gather_elements(const GatherElements& op, const Request& request) {
+  if (std::string why = why_not(request); !why.empty()) return refuse(std::move(why));
+  const DataType index = request.inputs[1].type.dtype;
+  if (index != DataType::kI32 && index != DataType::kI64) return refuse("indices of other types");
+  return std::make_unique<GatherElementwise>(op);
 }
 
 KernelResult make_scatter_elements(const ScatterElements& op, const Request& request) {
@@ -251,6 +303,7 @@ KernelResult make_scatter(const ScatterND& op, const Request& request) {
 }
 
 constexpr KernelEntry kIndexTuplesEntries[] = {
+    entry<GatherElements, make_gather_elements>("cpu.gather_elements.copy"),
     entry<GatherND, make_gather_nd>("cpu.gather_nd.copy"),
     entry<ScatterND, make_scatter>("cpu.scatter_nd.copy"),
     entry<ScatterElements, make_scatter_elements>("cpu.scatter_elements.copy"),

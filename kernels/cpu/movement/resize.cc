@@ -17,6 +17,7 @@
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
+#include "anneal/kernels/cpu/movement/blend.h"
 #include "anneal/kernels/cpu/movement/resized_row.h"
 #include "anneal/kernels/cpu/reference/resize_taps.h"
 #include "anneal/kernels/spatial_resize.h"
@@ -107,7 +108,7 @@ class NhwcResize final : public Kernel {
  public:
   NhwcResize(const Resize& op, const Request& request, Epilogue epilogue)
       : op_(op),
-        blend_(ANNEAL_BY_ISA(isa_of(request.device), blend)),
+        blend_(blend_of(isa_of(request.device))),
         blend_row_(ANNEAL_BY_ISA(isa_of(request.device), blend_row)),
         load_(load_block(isa_of(request.device))),
         epilogue_(std::move(epilogue)) {}
@@ -256,7 +257,7 @@ class NhwcResize final : public Kernel {
   }
 
   Resize op_;
-  void (*blend_)(const float* const*, const float*, int64_t, bool, int64_t, float*);
+  Blend blend_;
   void (*blend_row_)(const ResizedRow&);
   LoadBlock load_;
   Epilogue epilogue_;
@@ -281,6 +282,8 @@ constexpr KernelEntry kResizeEntries[] = {
 };
 
 }  // namespace
+
+Blend blend_of(Isa isa) { return ANNEAL_BY_ISA(isa, blend); }
 
 std::span<const KernelEntry> nhwc_resize_entries() { return kResizeEntries; }
 
