@@ -174,6 +174,28 @@ bool run_math(const Work& work) {
   }
 }
 
+#if HWY_TARGET != HWY_SCALAR
+// out = f(d, a, b), a mask of lanes of 8 bytes, as lanes of 4 bytes.
+template <class T, class F>
+HWY_INLINE void compare_wide(const Work& work, F f) {
+  const hn::ScalableTag<T> d;
+  const hn::RebindToUnsigned<decltype(d)> d_wide;
+  const hn::Rebind<uint32_t, decltype(d)> d_narrow;
+  constexpr int64_t kStep = HWY_LANES(T);
+  const Extent extent = joined<3>(work.extent, {work.out, work.in[0], work.in[1]});
+  for (int64_t row = 0; row < extent.rows; ++row) {
+    const T *const a = work.in[0].row<T>(row), *const b = work.in[1].row<T>(row);
+    auto* const to = work.out.row<uint32_t>(row);
+    for (int64_t i = 0; i < extent.width; i += kStep) {
+      const auto mask = f(d, hn::LoadU(d, a + i * work.in[0].column_step),
+                          hn::LoadU(d, b + i * work.in[1].column_step));
+      const auto lanes = hn::BitCast(d_wide, hn::VecFromMask(d, mask));
+      hn::StoreU(hn::TruncateTo(d_narrow, lanes), d_narrow, to + i);
+    }
+  }
+}
+#endif
+
 template <class T>
 bool run_compare(const Work& work) {
   const auto& [step, extent, valid, out, in] = work;
@@ -205,6 +227,26 @@ bool run_compare(const Work& work) {
       ANNEAL_BINARY(T, hn::Not(hn::VecFromMask(d, hn::Lt(b, a))));
     }
   } else {
+#if HWY_TARGET != HWY_SCALAR
+    const auto compare_vectors = [&](auto f) HWY_ATTR {
+      compare_wide<T>(work, f);
+      return true;
+    };
+    switch (opcode) {
+      case Opcode::kEqual:
+        return compare_vectors([](auto, auto a, auto b) HWY_ATTR { return hn::Eq(a, b); });
+      case Opcode::kLess:
+        return compare_vectors([](auto, auto a, auto b) HWY_ATTR { return hn::Lt(a, b); });
+      case Opcode::kLessEqual:
+        if constexpr (std::is_floating_point_v<T>)
+          return compare_vectors([](auto, auto a, auto b) HWY_ATTR { return hn::Le(a, b); });
+        else
+          return compare_vectors([](auto, auto a, auto b)
+                                     HWY_ATTR { return hn::Not(hn::Lt(b, a)); });
+      default:
+        return false;
+    }
+#else
     const auto compare = [&](auto f) {
       map_lanes<int32_t, T, T>(
           work.valid, [f](T a, T b) { return f(a, b) ? -1 : 0; }, work.out, work.in[0], work.in[1]);
@@ -220,6 +262,7 @@ bool run_compare(const Work& work) {
       default:
         return false;
     }
+#endif
   }
 }
 

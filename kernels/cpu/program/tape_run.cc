@@ -137,10 +137,22 @@ class Block {
       lanes = {memory(step.slot), 0, 0};
       return;
     }
-    for (int64_t row = 0; row < rows_; ++row)
-      for (int64_t i = 0; i < columns_; ++i)
-        to[row * pitch_ + i] = port.first + row * port.row_stride + i * port.column_stride;
-    lanes = full(step.slot);
+    const auto count_up = [](int64_t* at, int64_t n, int64_t first, int64_t by) {
+      for (int64_t i = 0; i < n; ++i) at[i] = first + i * by;
+    };
+    if (extent_.rows > 1 && port.column_stride == 0) {
+      for (int64_t row = 0; row < rows_; ++row)
+        count_up(to + row * kPad, kPad, port.first + row * port.row_stride, 0);
+      lanes = {memory(step.slot), kPad, 0};
+    } else if (extent_.rows > 1 && port.row_stride == 0) {
+      count_up(to, columns_, port.first, port.column_stride);
+      lanes = {memory(step.slot), 0, 1};
+    } else {
+      for (int64_t row = 0; row < rows_; ++row)
+        count_up(to + row * pitch_, columns_, port.first + row * port.row_stride,
+                 port.column_stride);
+      lanes = full(step.slot);
+    }
   }
 
   void compute(const TapeStep& step, bool last) {
