@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "anneal/kernels/cpu/base/device.h"
@@ -67,7 +68,12 @@ void blend_row(const ResizedRow& row) {
   for (int64_t i = 0; i < row.pixels; ++i, positions += row.taps, weights += row.taps) {
     const auto at = [&](int64_t k)
                         HWY_ATTR { return row.x + (positions[k] - row.first) * row.pixel_stride; };
-    if (row.taps == 2 && weights[0] != 0 && weights[1] != 0) {
+    if (row.channels == 1) {
+      float sum = 0;
+      for (int64_t k = 0; k < row.taps; ++k)
+        if (weights[k] != 0) sum += weights[k] * *at(k);
+      *out = sum;
+    } else if (row.taps == 2 && weights[0] != 0 && weights[1] != 0) {
       const float *const left = at(0), *const right = at(1);
       const auto a = hn::Set(d, weights[0]), b = hn::Set(d, weights[1]);
       for_vectors(row.channels, [&](int64_t c, auto load, auto store) HWY_ATTR {
@@ -116,12 +122,14 @@ class NhwcResize final : public Kernel {
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
                                           std::span<const TensorView> outputs,
                                           int threads) const override {
-    const TensorView& y = outputs[0];
+    std::vector<TensorView> from(inputs.begin(), inputs.end()), to(outputs.begin(), outputs.end());
+    if (epilogue_.is_copy()) make_planes(from[0], to[0]);
+    const TensorView& y = to[0];
     const int rank = y.dims.rank();
     auto made = std::make_unique<PreparedResize>();
     PreparedResize& p = *made;
     const PixelMemory memory{.per_run = row_bytes(inputs[0].dims)};
-    p.runs = PixelRuns(inputs, outputs, memory, epilogue_, threads, p.workspace_bytes);
+    p.runs = PixelRuns(from, to, memory, epilogue_, threads, p.workspace_bytes);
     if (p.runs.empty()) return made;
     if (count(inputs[0].dims) == 0)
       fail(ErrorCode::kInvalidArgument, "Resize: an empty tensor has no elements to resize");
@@ -141,6 +149,21 @@ class NhwcResize final : public Kernel {
 
  private:
   static constexpr int64_t kMostSources = 64;
+
+  // Each channel becomes an image, where x would have to be copied to bring few channels beside
+  // each other.
+  static void make_planes(TensorView& x, TensorView& y) {
+    constexpr int64_t kFewChannels = 4;
+    const int64_t channels = x.dims[1];
+    if (channels < 2 || channels > kFewChannels || x.strides[1] == 1 || is_half(x.dtype)) return;
+    for (const TensorView* view : {&x, &y})
+      if (view->dims[0] != 1 && view->strides[0] != channels * view->strides[1]) return;
+    for (TensorView* view : {&x, &y}) {
+      view->dims[0] *= channels;
+      view->dims[1] = 1;
+      view->strides[0] = view->strides[1];
+    }
+  }
 
   // Of a row of f32.
   size_t row_bytes(const Dims& x) const {
@@ -194,10 +217,19 @@ class NhwcResize final : public Kernel {
     const ChannelsLast& x = p.runs.x();
     const auto size = static_cast<int64_t>(size_of(x.element));
     const int64_t* const positions = p.axes[2].positions.data() + run.first * p.axes[2].width;
-    for (int64_t i = 0; i < run.count; ++i)
-      std::memcpy(run.out + i * x.channels * size,
-                  row + positions[i * p.axes[2].width] * x.strides[2] * size,
-                  static_cast<size_t>(x.channels * size));
+    const int64_t bytes = x.channels * size, pixel = x.strides[2] * size;
+    const auto copy = [&](auto of_pixel) {
+      for (int64_t i = 0; i < run.count; ++i)
+        std::memcpy(run.out + i * bytes, row + positions[i * p.axes[2].width] * pixel, of_pixel);
+    };
+    switch (bytes) {
+      case 1:
+        return copy(std::integral_constant<size_t, 1>());
+      case 4:
+        return copy(std::integral_constant<size_t, 4>());
+      default:
+        copy(static_cast<size_t>(bytes));
+    }
   }
 
   void blend_taps(const PreparedResize& p, const PixelRun& run, int64_t z, int64_t y) const {
