@@ -150,12 +150,14 @@ class NhwcResize final : public Kernel {
  private:
   static constexpr int64_t kMostSources = 64;
 
-  // Each channel becomes an image, where x would have to be copied to bring few channels beside
-  // each other.
+  // Each channel becomes an image, where x is larger than y and would have to be copied to bring
+  // its few channels beside each other.
   static void make_planes(TensorView& x, TensorView& y) {
     constexpr int64_t kFewChannels = 4;
     const int64_t channels = x.dims[1];
-    if (channels < 2 || channels > kFewChannels || x.strides[1] == 1 || is_half(x.dtype)) return;
+    if (channels < 2 || channels > kFewChannels || x.strides[1] == 1 || is_half(x.dtype) ||
+        count(y.dims) > count(x.dims))
+      return;
     for (const TensorView* view : {&x, &y})
       if (view->dims[0] != 1 && view->strides[0] != channels * view->strides[1]) return;
     for (TensorView* view : {&x, &y}) {
