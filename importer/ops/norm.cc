@@ -325,7 +325,7 @@ Outputs import_lp_normalization(Node& node) {
 }
 
 // x / (bias + alpha / size * sum of squares of `size` channels around)^beta. The sum is an average
-// over padded channels, times size: channels become a spatial axis for it.
+// over padded channels, times size: channels become the spatial axis of a pool.
 Outputs import_lrn(Node& node) {
   node.expect_inputs(1, 1);
   const DataType dtype = node.dtype(0, kFloats);
@@ -339,17 +339,21 @@ Outputs import_lrn(Node& node) {
   const Size rest = product(Shape(shape.span().subspan(2)), node.sizes());
   const ValueId squares = pointwise(node, "squares", {node.input(0)}, real,
                                     [](Expressions in) { return in[0] * in[0]; });
-  const ValueId planes =
-      reshape(node, squares, {shape[0], Size(1), shape[1], rest}, "channels_as_rows");
+  // Positions become the channels of the pool, so that they lie beside each other.
+  const ValueId lines =
+      node.layer(Transpose{{0, 2, 1}},
+                 {reshape(node, squares, {shape[0], shape[1], rest}, "positions_of_channels")},
+                 "channels_of_positions");
   const Pool average{.kind = PoolKind::kAverage,
-                     .kernel = {size, 1},
-                     .strides = {1, 1},
-                     .pads_begin = {(size - 1) / 2, 0},
-                     .pads_end = {size / 2, 0},
-                     .dilations = {1, 1},
+                     .kernel = {size},
+                     .strides = {1},
+                     .pads_begin = {(size - 1) / 2},
+                     .pads_end = {size / 2},
+                     .dilations = {1},
                      .count_include_pad = true};
-  const ValueId averages = reshape(node, node.layer(average, {planes}, "average"),
-                                   {shape.begin(), shape.end()}, "rows_as_channels");
+  const ValueId pooled =
+      node.layer(Transpose{{0, 2, 1}}, {node.layer(average, {lines}, "average")}, "pooled");
+  const ValueId averages = reshape(node, pooled, {shape.begin(), shape.end()}, "averages");
   return pointwise_result(node, {node.input(0), averages}, dtype, [&](Expressions in) {
     const Expression base = in[1] * alpha + bias;
     return in[0] / base.apply(Opcode::kPow, base.number(beta));
