@@ -21,6 +21,7 @@
   X(direct_conv)                    \
   X(implicit_conv)                  \
   X(nhwc_conv)                      \
+  X(depthwise_conv_transpose)       \
   X(phased_conv_transpose)          \
   X(nhwc_pool)                      \
   X(nhwc_resize)                    \

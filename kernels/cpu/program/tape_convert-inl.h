@@ -130,6 +130,39 @@ bool cast_from(const Work& work) {
   return false;
 }
 
+// As cast_lane().
+inline void cast_f32_to_u32(const Work& work) {
+  map_vectors<float>(
+      work.extent,
+      [](auto d, auto a) HWY_ATTR {
+        const hn::RebindToSigned<decltype(d)> di;
+        const auto middle = hn::Set(d, 0x1p31F);
+        const auto number = hn::IfThenElseZero(hn::Gt(a, hn::Zero(d)), a);
+        const auto is_large = hn::Ge(number, middle);
+        // Beyond the largest i32 it becomes that.
+        const auto low = hn::ConvertTo(di, hn::Sub(number, hn::IfThenElseZero(is_large, middle)));
+        return hn::Xor(low, hn::ShiftLeft<31>(hn::And(hn::BitCast(di, hn::VecFromMask(d, is_large)),
+                                                      hn::Set(di, 1))));
+      },
+      work.out, work.in[0]);
+}
+
+#if HWY_TARGET == HWY_AVX3
+inline void cast_f32_to_i64(const Work& work) {
+  const hn::ScalableTag<int64_t> d;
+  const hn::ScalableTag<double> d_wide;
+  const hn::Rebind<float, decltype(d)> d_narrow;
+  for (int64_t row = 0; row < work.extent.rows; ++row) {
+    const float* const from = work.in[0].row<float>(row);
+    int64_t* const to = work.out.row<int64_t>(row);
+    for (int64_t i = 0; i < work.extent.width; i += HWY_LANES(int64_t)) {
+      const auto a = hn::PromoteTo(d_wide, hn::LoadU(d_narrow, from + i * work.in[0].column_step));
+      hn::StoreU(hn::ConvertTo(d, hn::IfThenElseZero(hn::Eq(a, a), a)), d, to + i);
+    }
+  }
+}
+#endif
+
 inline bool run_cast(const Work& work) {
   const auto& [step, extent, valid, out, in] = work;
   const RegisterType to = step.instruction.type;
@@ -147,6 +180,16 @@ inline bool run_cast(const Work& work) {
             out, in[0]);
         return true;
       }
+      if (to == RegisterType::kU32) {
+        cast_f32_to_u32(work);
+        return true;
+      }
+#if HWY_TARGET == HWY_AVX3
+      if (to == RegisterType::kI64) {
+        cast_f32_to_i64(work);
+        return true;
+      }
+#endif
       return cast_from<float>(work);
     case RegisterType::kI32:
       if (to == RegisterType::kF32) {
