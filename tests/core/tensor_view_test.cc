@@ -1,12 +1,16 @@
 // Views from containers: the element type, the count and the order of elements are checked.
 #include "anneal/core/tensor_view.h"
 #include "anneal/core/error.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/core/tensor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -25,6 +29,17 @@ std::string error_of(Call&& call) {
     return error.what();
   }
   return "no error";
+}
+
+TEST(NewTensor, LargeOnesAreZeroedAndAlignedEachTime) {
+  for (const int64_t bytes : {1, 4000, 1 << 20, 2 << 20, (5 << 20) + 3})
+    for (int round = 0; round < 3; ++round) {
+      const NewTensor made = allocate_tensor(DataType::kU8, {bytes});
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(made.data.data()) % 64, 0U);
+      EXPECT_TRUE(
+          std::ranges::all_of(made.data, [](std::byte byte) { return byte == std::byte{0}; }));
+      std::ranges::fill(made.data, std::byte{0xff});
+    }
 }
 
 TEST(View, TakesTheElementTypeOfTheContainer) {

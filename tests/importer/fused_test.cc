@@ -365,6 +365,32 @@ TEST(Fused, SizesOfNormalizations) {
   EXPECT_THROW(run("BatchNormalization", {2, 4, 3}, {4, 4, 1, 4}), Error);
 }
 
+// Squares of up to two channels on each side, or one where `size` is even.
+TEST(Fused, LrnDividesByThePowerOfSquaresAround) {
+  for (const int64_t size : {1, 4, 5})
+    for (const std::vector<int64_t>& dims : {std::vector<int64_t>{2, 7}, {2, 7, 3, 5}}) {
+      ModelBuilder model(13);
+      model.input("x", std::vector<std::string>(dims.size(), "?")).output("y");
+      auto& node = model.node("LRN", {"x"}, {"y"}, "n");
+      set(node, "size", size);
+      set(node, "alpha", 0.3F);
+      set(node, "bias", 2.0F);
+      const Tensor x = random_tensor({"x", dims}, 1);
+      const Tensor y = evaluate(import_bytes(model.bytes(), "").graph, {{x}})[0];
+      const std::vector<double> in = numbers_of(x), out = numbers_of(y);
+      const int64_t inner = count(x.dims()) / (dims[0] * dims[1]);
+      for (int64_t i = 0; i < count(x.dims()); ++i) {
+        const int64_t channel = i / inner % dims[1];
+        double sum = 0;
+        for (int64_t c = std::max<int64_t>(channel - (size - 1) / 2, 0);
+             c <= std::min(channel + size / 2, dims[1] - 1); ++c)
+          sum += std::pow(in[static_cast<size_t>(i + (c - channel) * inner)], 2);
+        const double scale = std::pow(2 + 0.3 / static_cast<double>(size) * sum, 0.75);
+        EXPECT_NEAR(out[static_cast<size_t>(i)], in[static_cast<size_t>(i)] / scale, 1e-6);
+      }
+    }
+}
+
 TEST(Fused, ShapesOfMaxUnpool) {
   const auto run = [](const Dims& indices, const std::vector<int64_t>& shape) {
     ModelBuilder model(17);

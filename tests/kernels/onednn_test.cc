@@ -522,6 +522,15 @@ TEST(OneDnn, RefusesNothingForSpeedIfAClockChooses) {
   EXPECT_EQ(why_not(grouped, {"f32[1,6,5,5]", "f32[4,3,1,1]"}, true), "");
 }
 
+// Speech: our own kernel is several times as fast, up to the taps that it takes.
+TEST(OneDnn, DepthwiseConvolutionsAlongOneAxisAreOurs) {
+  NEEDS_ONEDNN();
+  Conv op = conv2(1, 0, 64);
+  op.strides = op.dilations = {1}, op.pads_begin = op.pads_end = {0};
+  EXPECT_THAT(why_not(op, {"f32[1,64,1000]", "f32[64,1,31]"}), HasSubstr("of one axis"));
+  EXPECT_EQ(why_not(op, {"f32[1,64,1000]", "f32[64,1,257]"}), "");
+}
+
 TEST(OneDnn, MaximaAreThoseOfBytesAlone) {
   NEEDS_ONEDNN();
   Pool pool;

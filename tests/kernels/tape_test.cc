@@ -87,6 +87,38 @@ TEST(Tape, SinesOfManyAngles) {
   check(Opcode::kExpm1, [](double x) { return std::expm1(x); });
 }
 
+// A number's sine does not depend on the numbers beside it, and zeros keep their signs.
+TEST(Tape, SinesDoNotDependOnTheirNeighbours) {
+  std::mt19937 random(4);
+  std::vector<float> angles(1024), beside;
+  for (float& angle : angles)
+    angle = std::uniform_real_distribution<float>(-60'000, 60'000)(random);
+  angles[0] = 0, angles[2] = -0.0F;
+  beside = angles;
+  for (size_t i = 1; i < beside.size(); i += 2) beside[i] = i % 4 == 1 ? 1e6F : std::nanf("");
+  const auto sines = [&](const std::vector<float>& of, Opcode opcode, Isa isa) {
+    ProgramBuilder builder;
+    const Program program =
+        builder.finish(builder.apply(opcode, builder.input(0, DataType::kF32)), DataType::kF32);
+    std::vector<Array> arrays(2, Array(DataType::kF32, {std::ssize(of)}));
+    for (Array& array : arrays) array.view.data = array.bytes.data();
+    std::ranges::copy(of, arrays[0].view.as<float>());
+    run_elements(compiled(program), isa, {&arrays[0].view, 1}, {&arrays[1].view, 1});
+    return std::vector<float>(arrays[1].view.as<float>(), arrays[1].view.as<float>() + of.size());
+  };
+  for (const Isa isa : isas())
+    for (const Opcode opcode : {Opcode::kSin, Opcode::kCos}) {
+      const std::vector<float> alone = sines(angles, opcode, isa);
+      const std::vector<float> among = sines(beside, opcode, isa);
+      for (size_t i = 0; i < angles.size(); i += 2)
+        EXPECT_EQ(std::bit_cast<uint32_t>(alone[i]), std::bit_cast<uint32_t>(among[i]))
+            << angles[i] << " on " << to_string(isa);
+      if (opcode == Opcode::kCos) continue;
+      EXPECT_FALSE(std::signbit(alone[0]));
+      EXPECT_TRUE(std::signbit(alone[2])) << to_string(isa);
+    }
+}
+
 // All pairs, so that most vectors hold finite numbers alone; the signs of zeros count, too.
 TEST(Tape, PowerOfFiniteNumbers) {
   const float bases[] = {0.0f,       -0.0f,      1.0f,  -1.0f,       0.5f,  -2.0f,
@@ -249,6 +281,9 @@ TEST(Tape, AnyStridesBroadcastsAndIndices) {
       "(bool,f32,f32)->(f32) select($0,$1,neg($2))",
       "(bf16,f64)->(f64) add(f64($0),$1)",
       "(f32,f32)->(f32) 3f32",
+      "(f32)->(f32) select(le(sub(index(1),index(0)),1i64),$0,0f32)",
+      "(i64,i64)->(f32) select(lt($0,$1),f32($0),f32(index(1)))",
+      "(f64,f64)->(bool) le($0,$1)",
   };
   const Dims shapes[] = {{2, 3, 5, 7}, {1, 64, 3, 33},    {4, 1, 2000}, {3, 130},
                          {17},         {2, 2, 2, 2, 300}, {5, 3000},    {16, 6, 6}};

@@ -16,7 +16,6 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr int64_t kMostTaps = 256;
 constexpr int64_t kChannelGrain = 64;
 
 // Channels of a group; of more a product of matrices is as fast.
@@ -219,11 +218,11 @@ bool is_known(Size size, int64_t value) { return size.known() && size.value() ==
 std::string taps_mismatch(const Shape& w) {
   int64_t taps = 1;
   for (int axis = 2; axis < w.rank(); ++axis) {
-    if (!w[axis].known() || w[axis].value() > kMostTaps)
+    if (!w[axis].known() || w[axis].value() > kMostDirectTaps)
       return "a large kernel, or one of unknown size";
     taps *= w[axis].value();
   }
-  if (taps > kMostTaps) return "more than 256 taps";
+  if (taps > kMostDirectTaps) return "more than 256 taps";
   if (taps / std::max<int64_t>(w[w.rank() - 1].value(), 1) > PixelTaps::kMostRows)
     return "more than 64 rows of taps";
   return {};

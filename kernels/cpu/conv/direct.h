@@ -11,6 +11,8 @@
 
 namespace anneal::cpu {
 
+inline constexpr int64_t kMostDirectTaps = 256;  // of a kernel
+
 struct PixelColumn {
   const std::byte* x;             // the first column of taps that meets the input
   int64_t first_column, columns;  // of the kernel

@@ -362,7 +362,10 @@ class ImplicitGemmConv final : public Kernel {
       block.a = x + row * p.y_axis.stride * p.row;
       kernels_.row_sums(block, layout_.tap, starts + row * piece.width);
     }
-    for (int64_t i = 0; i < windows; ++i) starts[i] *= -w_zero_;
+    // Sums wrap, as integer arithmetic does.
+    const auto factor = static_cast<uint32_t>(-w_zero_);
+    for (int64_t i = 0; i < windows; ++i)
+      starts[i] = static_cast<int32_t>(static_cast<uint32_t>(starts[i]) * factor);
   }
 
   // Rows of a piece from `row` on, columns from `column` on. x: the first input of the piece.

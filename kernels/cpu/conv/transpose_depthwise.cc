@@ -15,6 +15,7 @@
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/conv/direct.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -71,8 +72,6 @@ struct PreparedDepthwiseTranspose final : PreparedKernel {
 
 class DepthwiseTranspose final : public Kernel {
  public:
-  static constexpr int64_t kMostTaps = 256;  // of the kernel
-
   DepthwiseTranspose(const ConvTranspose& op, const Request& request, Epilogue epilogue)
       : op_(op),
         sum_(ANNEAL_BY_ISA(isa_of(request.device), sum_of_products)),
@@ -142,7 +141,7 @@ class DepthwiseTranspose final : public Kernel {
     const float* const image =
         reinterpret_cast<const float*>(run.x) + run.row / out[1] / out[0] * x.image_stride;
     const auto* const weights = reinterpret_cast<const float*>(packed_->bytes().data());
-    std::array<const float*, kMostTaps> pixels, factors;
+    std::array<const float*, kMostDirectTaps> pixels, factors;
     for (int64_t i = 0; i < run.count; ++i) {
       size_t count = 0;
       for (const Meeting& z : p.axes[0].of(run.row / out[1] % out[0]))
@@ -172,7 +171,7 @@ KernelResult make_depthwise(const ConvTranspose& op, const Request& request) {
   const Dims& dims = w->dims();
   if (dims.rank() > 5) return refuse("only one to three spatial axes");
   if (op.groups != dims[0] || dims[1] != 1) return refuse("not a channel for each group");
-  if (count(dims) == 0 || count(dims) / dims[0] > DepthwiseTranspose::kMostTaps)
+  if (count(dims) == 0 || count(dims) / dims[0] > kMostDirectTaps)
     return refuse("more than 256 taps, or none");
   auto epilogue = Epilogue::make(request, DataType::kF32);
   if (!epilogue) return refuse(epilogue.reason());

@@ -176,6 +176,7 @@ KernelResult make_rounded(const MatMul& op, const Request& request) {
   for (const size_t i : {1, 3, 4})
     if (request.inputs[i].present && request.inputs[i].constant == nullptr)
       return refuse("weights, zero points or scales that are not constant");
+  if (request.inputs[1].constant->count() == 0) return refuse("no weights");
   CodeSource source = source_of(op, request);
   const Dims &codes = request.inputs[1].constant->dims(),
              &scales = request.inputs[4].constant->dims();
@@ -188,7 +189,6 @@ KernelResult make_rounded(const MatMul& op, const Request& request) {
     layout.zero = zero.value_or(0);
   }
   layout.has_zeros = source.zeros != nullptr;
-  if (layout.k == 0 || layout.n == 0) return refuse("no weights");
   layout.group = layout.k / scales[1];
   if (layout.group % CodeLayout::kLeastGroup != 0)
     return refuse("scales of groups that are no multiple of 16");

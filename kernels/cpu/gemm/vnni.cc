@@ -83,8 +83,9 @@ void row_sums(const GemmBlock& block, int64_t bytes, int32_t* sums) {
   for (int64_t first = 0; first < block.rows; first += 16) {
     __m512i of_rows[16];
     const int64_t count = std::min<int64_t>(block.rows - first, 16);
-    for (int64_t row = 0; row < 16; ++row) {
-      const std::byte* const from = block.a + (first + std::min(row, count - 1)) * block.a_stride;
+    std::fill(of_rows + count, of_rows + 16, _mm512_setzero_si512());
+    for (int64_t row = 0; row < count; ++row) {
+      const std::byte* const from = block.a + (first + row) * block.a_stride;
       __m512i sum = _mm512_setzero_si512();
       for (int64_t tap = 0; tap < taps; ++tap) {
         const std::byte* const at = from + (block.taps == nullptr ? 0 : block.taps[tap]);

@@ -16,7 +16,6 @@ class BlendSum {
  public:
   BlendSum(Blend blend, int64_t n, float* out) : blend_(blend), n_(n), out_(out) {}
   void add(const float* source, float weight) {
-    if (weight == 0) return;
     sources_[count_] = source;
     weights_[count_++] = weight;
     if (count_ == kMost) flush();

@@ -195,7 +195,8 @@ class NhwcGridSample final : public Sampled {
     combine_taps(std::span(of_axes).first(axes), std::span(p.x.strides).last(axes), taps);
     BlendSum sum(blend_, p.x.channels, sums);
     for (size_t i = 0; i < static_cast<size_t>(taps.count); ++i)
-      sum.add(image + taps.offset[i], static_cast<float>(taps.weight[i]));
+      if (taps.weight[i] != 0)  // else the tap may lie outside
+        sum.add(image + taps.offset[i], static_cast<float>(taps.weight[i]));
     sum.finish();
   }
 

@@ -11,6 +11,7 @@
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/conv/direct.h"
 #include "anneal/kernels/cpu/conv/im2col_product.h"
 #include "anneal/kernels/cpu/onednn/pieces.h"
 
@@ -220,6 +221,7 @@ bool is_own_depthwise(const ConvLayer& layer) {
   constexpr int64_t kFewPixels = 512;
   const Dims& w = layer.w.dims;
   if (w[0] != layer.op.groups || w[1] != 1 || w[0] < 16) return false;
+  if (count(w) / w[0] > kMostDirectTaps) return false;
   return is_8bit(layer.x.dtype) || w.rank() == 3 || count(tail(layer.y.dims, 2)) < kFewPixels;
 }
 

@@ -106,12 +106,6 @@ HWY_INLINE V sine_f32(D d, V x) {
   static constexpr float kCosine[] = {0.04166664556f, -0.001388730365f, 2.443166704e-05f};
   // Up to here the multiple of pi / 2 is exact enough, and so is the difference.
   constexpr float kMost = 65536;
-  if (!hn::AllTrue(d, hn::Le(hn::Abs(x), hn::Set(d, kMost)))) {
-    HWY_ALIGN float lanes[HWY_LANES(float)];
-    hn::Store(x, d, lanes);
-    for (float& lane : lanes) lane = by_library(lane);
-    return hn::Load(d, lanes);
-  }
   const hn::RebindToSigned<D> di;
   const V magic = hn::Set(d, 12582912.0f);
   const V shifted = hn::MulAdd(x, hn::Set(d, 0.636619772f), magic);
@@ -126,8 +120,14 @@ HWY_INLINE V sine_f32(D d, V x) {
   const auto quarter = hn::Add(hn::BitCast(di, shifted), hn::Set(di, quarters));
   const auto is_odd = hn::Ne(hn::And(quarter, hn::Set(di, 1)), hn::Zero(di));
   const V sign = hn::BitCast(d, hn::ShiftLeft<30>(hn::And(quarter, hn::Set(di, 2))));
-  const V magnitude = hn::IfThenElse(hn::RebindMask(d, is_odd), cosine, hn::CopySign(sine, r));
-  return hn::Xor(magnitude, sign);
+  V result = hn::Xor(hn::IfThenElse(hn::RebindMask(d, is_odd), cosine, sine), sign);
+  if constexpr (quarters == 0) result = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, result);
+  const auto is_near = hn::Le(hn::Abs(x), hn::Set(d, kMost));
+  if (hn::AllTrue(d, is_near)) return result;
+  HWY_ALIGN float lanes[HWY_LANES(float)];
+  hn::Store(x, d, lanes);
+  for (float& lane : lanes) lane = by_library(lane);
+  return hn::IfThenElse(is_near, result, hn::Load(d, lanes));
 #endif
 }
 

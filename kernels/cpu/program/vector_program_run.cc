@@ -30,14 +30,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
 
-#if HWY_TARGET == HWY_SCALAR
-
-// With a lane at a time these programs gain nothing over tiles (tape_run.cc).
-bool vector_program_fits(int64_t, const TapePort&) { return false; }
-void run_vector_program(const VectorProgram&, int64_t, int64_t, std::span<const TapePort>,
-                        const TapePort&) {}
-
-#else
+#if HWY_TARGET != HWY_SCALAR
 
 namespace {
 
@@ -194,9 +187,9 @@ class Binder {
       case DataType::kI32:
         return load<FromI32>(step, access);
       case DataType::kU8:
-        return load<AsSmall<uint8_t> >(step, access);
+        return load<AsSmall<uint8_t>>(step, access);
       case DataType::kI8:
-        return load<AsSmall<int8_t> >(step, access);
+        return load<AsSmall<int8_t>>(step, access);
       case DataType::kBF16:
         return load<AsBf16>(step, access);
       case DataType::kF16:
@@ -299,6 +292,13 @@ void run_vector_program(const VectorProgram& chain, int64_t rows, int64_t column
   if (vectors == 1) run_columns<1>(chain, rows, take(1), 1, kLanes, ports, sink);
   if (overlaps) run_columns<2>(chain, rows, column, 2, columns - kLanes - column, ports, sink);
 }
+
+#else
+
+// With a lane at a time these programs gain nothing over tiles (tape_run.cc).
+bool vector_program_fits(int64_t, const TapePort&) { return false; }
+void run_vector_program(const VectorProgram&, int64_t, int64_t, std::span<const TapePort>,
+                        const TapePort&) {}
 
 #endif
 

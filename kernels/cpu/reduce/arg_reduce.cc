@@ -31,7 +31,9 @@ int64_t best_of_row(const float* x, int64_t n, V sign) {
   const V first = hn::Xor(hn::Set(d, x[0]), sign);
   const int64_t whole = n / kLanes * kLanes;
   const auto rest = hn::FirstN(d, static_cast<size_t>(n - whole));
-  const V last = hn::IfThenElse(rest, hn::Xor(hn::MaskedLoad(rest, d, x + whole), sign), first);
+  V last = first;
+  if (whole < n)
+    last = hn::IfThenElse(rest, hn::Xor(hn::MaskedLoad(rest, d, x + whole), sign), first);
   V best = last;
   auto is_nan = hn::IsNaN(last);
   for (int64_t i = 0; i < whole; i += kLanes) {
