@@ -39,7 +39,7 @@ Weights random_weights(const CodeLayout& layout, std::mt19937& random) {
                           .zeros = layout.has_zeros ? zeros.data() : nullptr,
                           .factor_stride = layout.groups()};
   for (int64_t panel = 0; panel < layout.panels(); ++panel)
-    pack_codes(weights.layout, source, panel, weights.panels.data());
+    pack_code_panel(weights.layout, source, panel, weights.panels.data());
   return weights;
 }
 
@@ -155,8 +155,8 @@ TEST(RoundedDots, SumsOfExtremesDoNotOverflow) {
         const std::vector<uint8_t> codes(static_cast<size_t>(layout.n * layout.k), code);
         const float scale = 1;
         Weights weights{layout, std::vector<std::byte>(layout.bytes())};
-        pack_codes(layout, {.codes = codes.data(), .bits = 8, .scales = &scale}, 0,
-                   weights.panels.data());
+        pack_code_panel(layout, {.codes = codes.data(), .bits = 8, .scales = &scale}, 0,
+                        weights.panels.data());
         Rows rows{std::vector<int8_t>(static_cast<size_t>(layout.k), number), {1.0F}, {}};
         rows.sums = {static_cast<int32_t>(number * layout.k)};
         const auto wanted = static_cast<float>((code - zero) * number * layout.k);

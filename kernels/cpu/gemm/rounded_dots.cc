@@ -229,7 +229,8 @@ std::optional<float> scale_factor_of(std::span<const float> scales, int64_t grou
   return std::ldexp(1.0F, raised);
 }
 
-void pack_codes(const CodeLayout& layout, const CodeSource& source, int64_t panel, std::byte* to) {
+void pack_code_panel(const CodeLayout& layout, const CodeSource& source, int64_t panel,
+                     std::byte* to) {
   const int64_t first = panel * CodeLayout::kColumns;
   const int64_t width = std::min(CodeLayout::kColumns, layout.n - first);
   to += panel * layout.panel_bytes();

@@ -70,7 +70,8 @@ struct CodeSource {
 // CodeLayout::scale_factor for these scales, `groups` for each column. nullopt: one is not
 // finite, or the largest scales of two columns are too far apart for f16.
 std::optional<float> scale_factor_of(std::span<const float> scales, int64_t groups);
-void pack_codes(const CodeLayout& layout, const CodeSource& source, int64_t panel, std::byte* to);
+void pack_code_panel(const CodeLayout& layout, const CodeSource& source, int64_t panel,
+                     std::byte* to);
 
 // A row of f32 as q * scale * layout.scale_factor, with a scale for each group: the largest
 // magnitude becomes 127. A group with a number that is not finite has a NaN as its scale.

@@ -91,7 +91,7 @@ class RoundedMatMul final : public Kernel {
   static Tensor pack(const Request& request, const CodeLayout& layout, const CodeSource& source) {
     const auto fill = [&](std::byte* to) {
       for_parts(request, layout.panels(),
-                [&](int64_t panel) { pack_codes(layout, source, panel, to); });
+                [&](int64_t panel) { pack_code_panel(layout, source, panel, to); });
     };
     return packed_constant(request, layout.form(), cache_aligned(layout.bytes()), fill);
   }

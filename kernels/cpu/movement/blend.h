@@ -11,7 +11,7 @@ using Blend = void (*)(const float* const* sources, const float* weights, int64_
                        bool accumulate, int64_t n, float* out);
 Blend blend_of(Isa isa);
 
-// Adds up any number of pixels, some of them at a time.
+// Adds up any number of pixels, up to kMost in one pass.
 class BlendSum {
  public:
   BlendSum(Blend blend, int64_t n, float* out) : blend_(blend), n_(n), out_(out) {}

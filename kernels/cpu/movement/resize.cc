@@ -248,7 +248,7 @@ class NhwcResize final : public Kernel {
     blend_row_(row);
   }
 
-  // Gives `row` its pixels: of one row of the input as they are, of several their sum.
+  // Gives `row` its pixels: those of one row of the input, or the weighted sum of several rows.
   void join_rows(const PreparedResize& p, const PixelRun& run, int64_t z, int64_t y, int64_t pixels,
                  ResizedRow& row) const {
     const ChannelsLast& x = p.runs.x();

@@ -74,8 +74,8 @@ V sign_of(bool largest) { return hn::Set(D(), largest ? 0.0F : -0.0F); }
 int64_t best_in_row(const float* x, int64_t n, bool largest) {
   return best_of_row(x, n, sign_of(largest));
 }
-// Of `lines` lines side by side, likewise; returns how many of them, from the first one on: whole
-// vectors. The numbers of a line are `step` apart.
+// Of `lines` lines side by side, likewise. Returns the number of lines done, from the first one on:
+// whole vectors. The numbers of a line are `step` apart.
 int64_t best_in_columns(const float* x, int64_t n, int64_t step, int64_t lines, bool largest,
                         bool last, int32_t* best) {
   const int64_t whole = lines / kLanes * kLanes;
