@@ -100,6 +100,9 @@ def cases():
     yield "ScatterND", [f32(1000, 128), i64(0, 1000, 300, 1), f32(300, 128)], [], {}
     yield "ScatterND", [f32(1000, 128), i64(0, 1000, 300, 1), f32(300, 128)], [], {"reduction": "add"}
     yield "ScatterElements", [f32(512, 1000), i64(0, 512, 100, 1000), f32(100, 1000)], [], {"axis": 0}
+    yield "ScatterElements", [f32(512, 1000), i64(0, 512, 100, 1000), f32(100, 1000)], [], {"axis": 0, "reduction": "add"}
+    yield "Col2Im", [f32(1, 64 * 9, 784)], [numbers(28, 28), numbers(3, 3)], {"pads": [1] * 4}
+    yield "ReverseSequence", [f32(128, 16, 256), numbers(*[100] * 16)], [], {}
     yield "NonZero", [random.random((512, 512)) > 0.5], [], {}
     yield "OneHot", [i64(0, 1000, 512)], [number(1000, np.int64), np.array([0, 1], np.float32)], {}
     for mode, scale in (("linear", 2), ("nearest", 2), ("cubic", 2)):
@@ -113,6 +116,7 @@ def cases():
     for name in ("MaxPool", "AveragePool"):
         yield name, [f32(*IMAGE)], [], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1] * 4}
     yield "MaxPool", [f32(*IMAGE)], [], {"kernel_shape": [2, 2], "strides": [2, 2], "outputs": 2}
+    yield "LpPool", [f32(*IMAGE)], [], {"kernel_shape": [2, 2], "strides": [2, 2]}
     for channels, dims, kernel, more in ((256, (1000,), (31,), {"pads": [15] * 2}), (64, (16_000,), (3,), {"pads": [4] * 2, "dilations": [4]}),
                                          (96, (56, 56), (7, 7), {"pads": [3] * 4}), (96, (56, 56), (3, 3), {"pads": [1] * 4})):
         yield "Conv", [f32(1, channels, *dims)], [f32(channels, 1, *kernel)], {"group": channels, **more}
@@ -131,6 +135,7 @@ def cases():
     for m, k, n in ((1, 768, 3072), (128, 768, 768), (4096, 64, 64), (1000, 512, 1)):
         yield "MatMul", [f32(m, k)], [f32(k, n)], {}
     yield "MatMul", [f32(12, 128, 64), f32(12, 64, 128)], [], {}
+    yield "MatMul", [f32(64, 256).astype(np.float64), f32(256, 256).astype(np.float64)], [], {}
     yield "MatMulInteger", [u8(128, 768)], [i8(768, 768), zero], {}
     for name, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
         yield name, [f32(100, 1, 128)], [f32(1, gates * 256, 128), f32(1, gates * 256, 256)], {"hidden_size": 256}

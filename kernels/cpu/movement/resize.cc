@@ -148,8 +148,6 @@ class NhwcResize final : public Kernel {
   }
 
  private:
-  static constexpr int64_t kMostSources = 64;
-
   // Each channel becomes an image, where x is larger than y and would have to be copied to bring
   // its few channels beside each other.
   static void make_planes(TensorView& x, TensorView& y) {
@@ -248,44 +246,46 @@ class NhwcResize final : public Kernel {
     blend_row_(row);
   }
 
-  // Gives `row` its pixels: those of one row of the input, or the weighted sum of several rows.
-  void join_rows(const PreparedResize& p, const PixelRun& run, int64_t z, int64_t y, int64_t pixels,
-                 ResizedRow& row) const {
-    const ChannelsLast& x = p.runs.x();
+  // Calls f(pixel, weight) with pixel `first` of each row of the input that the row of the output
+  // meets with a weight.
+  template <class F>
+  static void for_rows(const PreparedResize& p, const PixelRun& run, int64_t z, int64_t y,
+                       int64_t first, F&& f) {
     const AxisTaps &zs = p.axes[0], &ys = p.axes[1];
-    auto* const joined = reinterpret_cast<float*>(run.extra);
-    std::array<const float*, kMostSources> sources;
-    std::array<float, kMostSources> weights;
-    int64_t count = 0;
-    bool accumulate = false;
-    const auto add_up = [&] {
-      const bool is_dense = x.strides[2] == x.channels;
-      const int64_t runs = is_dense ? 1 : pixels,
-                    each = is_dense ? pixels * x.channels : x.channels;
-      for (int64_t i = 0; i < runs; ++i) {
-        blend_(sources.data(), weights.data(), count, accumulate, each, joined + i * each);
-        for (int64_t k = 0; k < count; ++k) sources[static_cast<size_t>(k)] += x.strides[2];
-      }
-      accumulate = true;
-      count = 0;
-    };
     for (int64_t kz = 0; kz < zs.width; ++kz)
       for (int64_t ky = 0; ky < ys.width; ++ky) {
         const float weight =
             zs.weights[static_cast<size_t>(z + kz)] * ys.weights[static_cast<size_t>(y + ky)];
-        if (weight == 0) continue;
-        sources[static_cast<size_t>(count)] =
-            reinterpret_cast<const float*>(row_of(p, run, z + kz, y + ky)) +
-            row.first * x.strides[2];
-        weights[static_cast<size_t>(count++)] = weight;
-        if (count == kMostSources) add_up();
+        if (weight != 0)
+          f(reinterpret_cast<const float*>(row_of(p, run, z + kz, y + ky)) +
+                first * p.runs.x().strides[2],
+            weight);
       }
-    if (!accumulate && count == 1 && weights[0] == 1) {
-      row.x = sources[0];
-      row.pixel_stride = x.strides[2];
-      return;
+  }
+
+  // Gives `row` its pixels: those of one row of the input, or the weighted sum of several rows.
+  void join_rows(const PreparedResize& p, const PixelRun& run, int64_t z, int64_t y, int64_t pixels,
+                 ResizedRow& row) const {
+    const ChannelsLast& x = p.runs.x();
+    int64_t rows = 0;
+    float weight_of_last = 0;
+    for_rows(p, run, z, y, row.first, [&](const float* pixel, float weight) {
+      ++rows;
+      row.x = pixel;
+      weight_of_last = weight;
+    });
+    row.pixel_stride = x.strides[2];
+    if (rows == 1 && weight_of_last == 1) return;
+    auto* const joined = reinterpret_cast<float*>(run.extra);
+    // Pixels without gaps are one run of numbers.
+    const int64_t runs = x.strides[2] == x.channels ? 1 : pixels;
+    const int64_t each = pixels * x.channels / runs;
+    for (int64_t i = 0; i < runs; ++i) {
+      BlendSum sum(blend_, each, joined + i * each);
+      for_rows(p, run, z, y, row.first + i,
+               [&](const float* pixel, float weight) { sum.add(pixel, weight); });
+      sum.finish();
     }
-    if (count > 0 || !accumulate) add_up();
     row.x = joined;
     row.pixel_stride = x.channels;
   }

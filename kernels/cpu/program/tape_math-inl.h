@@ -33,26 +33,38 @@ HWY_INLINE V scale_by_power(D d, V v, VI n) {
 // exp of a number between these is neither infinity nor 0.
 constexpr float kLeastExponent = -104, kMostExponent = 89;
 
+// e^x = 2^n * (tail + 1), where n is the nearest integer to x / ln(2), also as a float.
+template <class V, class VI>
+struct ExpParts {
+  V tail, rounded;
+  VI n;
+};
+template <class D, class V>
+HWY_INLINE auto exp_parts(D d, V x) {
+  static constexpr float kCoefficients[] = {0.5f, 0.1666657692f, 0.04166655453f, 0.008363190326f,
+                                            0.001392619767f};
+  const hn::RebindToSigned<D> di;
+  // Adding 1.5 * 2^23 rounds to an integer, found in the low bits.
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
+  const V rounded = hn::Sub(shifted, magic);
+  V r = hn::NegMulAdd(rounded, hn::Set(d, 0.693145752f), x);
+  r = hn::NegMulAdd(rounded, hn::Set(d, 1.42860677e-6f), r);
+  const V tail = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, kCoefficients), r);
+  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
+  return ExpParts<V, decltype(hn::Zero(di))>{tail, rounded, n};
+}
+
 // clamped: an exponent in that range. NaN if `x` is, whatever it was clamped to.
 template <class D, class V>
 HWY_INLINE V exp_in_range(D d, V clamped, [[maybe_unused]] V x) {
-  static constexpr float kCoefficients[] = {0.5f, 0.1666657692f, 0.04166655453f, 0.008363190326f,
-                                            0.001392619767f};
-  [[maybe_unused]] const hn::RebindToSigned<D> di;
-  // Adding 1.5 * 2^23 rounds to an integer, found in the low bits.
-  const V magic = hn::Set(d, 12582912.0f);
-  const V shifted = hn::MulAdd(clamped, hn::Set(d, 1.44269504f), magic);
-  const V rounded = hn::Sub(shifted, magic);
-  V r = hn::NegMulAdd(rounded, hn::Set(d, 0.693145752f), clamped);
-  r = hn::NegMulAdd(rounded, hn::Set(d, 1.42860677e-6f), r);
-  const V tail = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, kCoefficients), r);
-  const V near_one = hn::Add(tail, hn::Set(d, 1.0f));
+  const auto parts = exp_parts(d, clamped);
+  const V near_one = hn::Add(parts.tail, hn::Set(d, 1.0f));
 #if HWY_TARGET == HWY_AVX3
   // NaN went through clamping: x86 gives the second operand then.
-  return V{_mm512_scalef_ps(near_one.raw, rounded.raw)};
+  return V{_mm512_scalef_ps(near_one.raw, parts.rounded.raw)};
 #else
-  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
-  return hn::IfThenElse(hn::IsNaN(x), x, scale_by_power(d, near_one, n));
+  return hn::IfThenElse(hn::IsNaN(x), x, scale_by_power(d, near_one, parts.n));
 #endif
 }
 
@@ -73,20 +85,12 @@ HWY_INLINE V expm1_f32(D d, V x) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::Set(d, std::expm1(hn::GetLane(x)));
 #else
-  static constexpr float kCoefficients[] = {0.5f, 0.1666657692f, 0.04166655453f, 0.008363190326f,
-                                            0.001392619767f};
   const hn::RebindToSigned<D> di;
   const V one = hn::Set(d, 1.0f);
-  // As in exp_in_range(), but 2^n (e^r - 1) + (2^n - 1) keeps the digits of small results.
-  const V magic = hn::Set(d, 12582912.0f);
-  const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
-  const V rounded = hn::Sub(shifted, magic);
-  V r = hn::NegMulAdd(rounded, hn::Set(d, 0.693145752f), x);
-  r = hn::NegMulAdd(rounded, hn::Set(d, 1.42860677e-6f), r);
-  const V tail = hn::MulAdd(hn::Mul(r, r), polynomial(d, r, kCoefficients), r);
-  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, magic));
-  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
-  const V near_zero = hn::MulAdd(power, tail, hn::Sub(power, one));
+  // 2^n tail + (2^n - 1) keeps the digits of small results.
+  const auto parts = exp_parts(d, x);
+  const V power = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(parts.n, hn::Set(di, 127))));
+  const V near_zero = hn::MulAdd(power, parts.tail, hn::Sub(power, one));
   const V far = hn::Sub(exp_f32(d, x), one);
   return hn::CopySign(hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 15.0f)), near_zero, far), x);
 #endif
@@ -101,10 +105,10 @@ HWY_INLINE V sine_f32(D d, V x) {
 #if HWY_TARGET == HWY_SCALAR
   return hn::Set(d, by_library(hn::GetLane(x)));
 #else
-  // (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 as polynomials of r^2, up to a pi / 4.
+  // (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 as polynomials of r^2, for |r| <= pi / 4.
   static constexpr float kSine[] = {-0.1666665375f, 0.008332150988f, -0.0001951397862f};
   static constexpr float kCosine[] = {0.04166664556f, -0.001388730365f, 2.443166704e-05f};
-  // Up to here the multiple of pi / 2 is exact enough, and so is the difference.
+  // With larger numbers r would lose digits.
   constexpr float kMost = 65536;
   const hn::RebindToSigned<D> di;
   const V magic = hn::Set(d, 12582912.0f);
