@@ -17,6 +17,7 @@ struct OpCase {
 
 // Six files, so that each is short: windows, products and norms; attention; programs and
 // reductions; what moves elements; recurrence; what detectors end with.
+std::vector<OpCase> conv_op_cases();
 std::vector<OpCase> nn_op_cases();
 std::vector<OpCase> attention_op_cases();
 std::vector<OpCase> arithmetic_op_cases();

@@ -141,6 +141,20 @@ std::vector<OpCase> movement_op_cases() {
       {"scatter_nd_mul_f16", ScatterND{kMul}, {"f16[5,7]", "i64[9,2]=-5..4", "f16[9]"}},
       {"scatter_nd_max_f32", ScatterND{kMax}, {"f32[5,70]", "i64[9,1]=-5..4", "f32[9,70]"}},
       {"scatter_nd_min_u16", ScatterND{kMin}, {"u16[9]", "i32[40,1]=-9..8", "u16[40]"}},
+      // Several slices at a time for each place, elements that are not beside each other.
+      {"scatter_nd_add_blocks",
+       ScatterND{kAdd},
+       {"f32[5,3,70]", "i64[2,9,1]=-5..4", "f32[2,9,3,70]"}},
+      {"scatter_nd_mul_i64", ScatterND{kMul}, {"i64[5,7]", "i64[300,2]=-5..4", "i64[300]"}},
+      {"scatter_elements_add_graph",
+       ScatterElements{0, kAdd},
+       {"f32[23,300]", "i32[70,300]=-23..22", "f32[70,300]"}},
+      {"scatter_elements_max_middle",
+       ScatterElements{1, kMax},
+       {"f32[2,5,131]", "i64[2,9,130]=-5..4", "f32[2,9,130]"}},
+      {"scatter_elements_add_i32",
+       ScatterElements{1, kAdd},
+       {"i32[3,700]", "i64[3,600]=-700..699", "i32[3,600]"}},
       {"scatter_nd_add", ScatterND{kAdd}, {"f32[5,7]", "i64[9,1]=-5..4", "f32[9,7]"}},
 
       {"reverse_sequence", ReverseSequence{1, 0}, {"f32[7,3,5]", "i64[3]={7,0,4}"}},
@@ -188,8 +202,8 @@ std::vector<OpCase> movement_op_cases() {
 
 std::vector<OpCase> op_cases() {
   std::vector<OpCase> cases;
-  for (auto* family : {nn_op_cases, attention_op_cases, arithmetic_op_cases, movement_op_cases,
-                       recurrent_op_cases, detect_op_cases})
+  for (auto* family : {conv_op_cases, nn_op_cases, attention_op_cases, arithmetic_op_cases,
+                       movement_op_cases, recurrent_op_cases, detect_op_cases})
     for (OpCase& each : family()) cases.push_back(std::move(each));
   return cases;
 }

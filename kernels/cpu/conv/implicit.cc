@@ -46,11 +46,14 @@ struct Axis {
     return (outputs - 1) * stride + (kernel - 1) * dilation + 1;
   }
   bool is_padded() const { return pad != 0 || reach(out) > in; }
+  // One tap that meets each input once.
+  bool is_pointwise() const { return kernel == 1 && stride == 1 && pad == 0 && out == in; }
 };
 
-// The part that is multiplied at a time: some lanes of some taps.
+// The part that is multiplied at a time: some lanes of some taps of a plane of the window.
 struct Chunk {
-  size_t tap;
+  int64_t plane;
+  size_t tap;  // of the plane
   int64_t taps, lane, lanes;
 };
 
@@ -66,12 +69,12 @@ struct Grid {
 struct PreparedImplicit final : PreparedKernel {
   Epilogues::Spaces spaces;
   ChannelsLast x;
-  Axis y_axis, x_axis;
-  int64_t source_row = 0, source_pixel = 0;  // bytes from input to input
+  Axis z_axis, y_axis, x_axis;
+  int64_t source_plane = 0, source_row = 0, source_pixel = 0;  // bytes from input to input
   bool is_copied = false;
-  int64_t row = 0, pixel = 0;  // the same as taps see it
-  std::vector<int64_t> taps;   // bytes from the first input of a window
-  std::vector<Chunk> chunks;
+  int64_t plane = 0, row = 0, pixel = 0;  // the same as taps see it, planes one dilation apart
+  std::vector<int64_t> taps;              // of a plane; bytes from its first input of a window
+  std::vector<Chunk> chunks;              // as many of each plane
   Grid grid;
   int64_t block_rows = 1;  // of a piece
   // In a thread's part of the workspace, behind the copied input.
@@ -85,12 +88,20 @@ struct PreparedImplicit final : PreparedKernel {
            64;
   }
   int64_t copied_bytes(int64_t rows, int64_t width) const {
-    return is_copied ? y_axis.reach(rows) * row_bytes(width) : 0;
+    return is_copied ? z_axis.kernel * y_axis.reach(rows) * row_bytes(width) : 0;
   }
+  int64_t output_planes() const { return x.images * z_axis.out; }
+};
+
+// Planes of a window.
+struct Planes {
+  int64_t begin, end;
+  int64_t count() const { return end - begin; }
 };
 
 struct Piece {
-  int64_t image, row, rows, first, width, column, columns;
+  int64_t image, plane, row, rows, first, width, column, columns;
+  Planes met;  // that are multiplied
 };
 
 class ImplicitGemmConv final : public Kernel {
@@ -140,7 +151,7 @@ class ImplicitGemmConv final : public Kernel {
       p.x.stage(args.inputs[0], args.workspace, load_, args.team);
       x = args.workspace;
     }
-    args.team.for_ranges(p.x.images * p.grid.pieces(), 1, [&](int64_t begin, int64_t end) {
+    args.team.for_ranges(p.output_planes() * p.grid.pieces(), 1, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
       for (int64_t item = begin; item < end; ++item) run_piece(p, args, x, item, part);
     });
@@ -194,8 +205,10 @@ class ImplicitGemmConv final : public Kernel {
       return Axis{p.x.size[i],      window.out[i], window.kernel[i],
                   window.stride[i], window.pad[i], window.dilation[i]};
     };
-    p.y_axis = axis(1), p.x_axis = axis(2);
+    p.z_axis = axis(0), p.y_axis = axis(1), p.x_axis = axis(2);
     const auto size = static_cast<int64_t>(size_of(p.x.element));
+    p.source_plane = p.x.strides[0] * size;
+    p.plane = p.z_axis.dilation * p.source_plane;
     p.row = p.source_row = p.x.strides[1] * size;
     p.pixel = p.source_pixel = p.x.strides[2] * size;
     // Columns of one pixel are a row.
@@ -203,14 +216,14 @@ class ImplicitGemmConv final : public Kernel {
       std::swap(p.y_axis, p.x_axis);
       p.pixel = p.source_pixel = p.row;
     }
-    if (window.is_pointwise() && window.out == p.x.size &&
+    if (p.y_axis.is_pointwise() && p.x_axis.is_pointwise() &&
         (p.y_axis.in == 1 || p.row == p.pixel * p.x_axis.in)) {
-      // No windows: all pixels are one row.
+      // No windows: all pixels of a plane are one row.
       p.x_axis.in = p.x_axis.out = p.x_axis.in * p.y_axis.in;
       p.y_axis.in = p.y_axis.out = 1;
     }
     p.is_copied = !kernels_.reads(p.x.element) || p.y_axis.is_padded() || p.x_axis.is_padded() ||
-                  layout_.tap % kernels_.elements_per_lane != 0 ||
+                  copies_planes(p.z_axis) || layout_.tap % kernels_.elements_per_lane != 0 ||
                   (joins_row_ && p.pixel != channels_ * size) ||
                   p.pixel * p.x_axis.stride % kPagePeriod == 0;
     if (!p.is_copied) return;
@@ -223,7 +236,10 @@ class ImplicitGemmConv final : public Kernel {
 
   void cut(PreparedImplicit& p, int threads) const {
     p.grid = share_equally(p, few_pieces(p), threads);
-    if (p.is_copied) p.row = p.row_bytes(p.most_width());
+    if (p.is_copied) {
+      p.row = p.row_bytes(p.most_width());
+      p.plane = p.y_axis.reach(p.most_rows()) * p.row;
+    }
     p.block_rows = std::min(rows_of_block(p, p.grid.across), p.most_rows());
   }
 
@@ -244,10 +260,10 @@ class ImplicitGemmConv final : public Kernel {
 
   // More than `least`, if that gives threads equal work.
   Grid share_equally(const PreparedImplicit& p, const Grid& least, int threads) const {
-    const int64_t images = p.x.images, few = images * least.pieces();
+    const int64_t planes = p.output_planes(), few = planes * least.pieces();
     if (threads == 1 || few >= kManyPieces * threads) return least;
-    const int64_t enough = ceil_div(kFewPieces * threads, images);
-    const int64_t most = std::max(kEnoughPieces * threads, few * 5 / 4) / images;
+    const int64_t enough = ceil_div(kFewPieces * threads, planes);
+    const int64_t most = std::max(kEnoughPieces * threads, few * 5 / 4) / planes;
     const int64_t fair = largest_share(p, least, 1) / threads;
     Grid best = least, grid = least;
     auto best_share = std::numeric_limits<int64_t>::max();
@@ -270,7 +286,7 @@ class ImplicitGemmConv final : public Kernel {
 
   // The most work of a thread.
   int64_t largest_share(const PreparedImplicit& p, const Grid& grid, int threads) const {
-    const int64_t items = p.x.images * grid.pieces();
+    const int64_t items = p.output_planes() * grid.pieces();
     int64_t largest = 0;
     for (int thread = 0; thread < threads; ++thread) {
       int64_t share = 0;
@@ -288,8 +304,29 @@ class ImplicitGemmConv final : public Kernel {
     constexpr int64_t kPerRow = 4, kPerTile = 2;
     const int64_t row =
         piece.width + kPerRow + kPerTile * ceil_div(piece.width, kernels_.tile_rows);
-    return piece.rows * row * piece.columns * layout_.lanes() +
+    return piece.rows * row * piece.columns * layout_.lanes() * piece.met.count() /
+               p.z_axis.kernel +
            p.copied_bytes(piece.rows, piece.width);
+  }
+
+  // Whether planes of padding are not multiplied. Where operands have a zero point, all taps count.
+  bool skips_planes() const { return kernels_.kind != GemmKind::kU8S8; }
+
+  // Of the window of output plane `out` those inside the input.
+  static Planes planes_inside(const Axis& z, int64_t out) {
+    const int64_t first = out * z.stride - z.pad;
+    const int64_t begin = first < 0 ? ceil_div(-first, z.dilation) : 0;
+    const int64_t end = first < z.in ? ceil_div(z.in - first, z.dilation) : 0;
+    return {begin, std::max(std::min(end, z.kernel), begin)};
+  }
+
+  // All planes of padding are multiplied if the window of an output has no others.
+  bool copies_planes(const Axis& z) const {
+    if (!z.is_padded()) return false;
+    if (!skips_planes()) return true;
+    for (int64_t out = 0; out < z.out; ++out)
+      if (planes_inside(z, out).count() == 0) return true;
+    return false;
   }
 
   // The piece of any image; images hold the most pieces, and columns the fewest.
@@ -305,7 +342,11 @@ class ImplicitGemmConv final : public Kernel {
     range(layout_.panels(), grid.columns, layout_.tile_columns, piece.column, piece.columns);
     range(p.x_axis.out, grid.across, 1, piece.first, piece.width);
     range(p.y_axis.out, grid.down, 1, piece.row, piece.rows);
-    piece.image = item;
+    piece.plane = item % p.z_axis.out;
+    piece.image = item / p.z_axis.out;
+    piece.met = {0, p.z_axis.kernel};
+    const Planes inside = planes_inside(p.z_axis, piece.plane);
+    if (skips_planes() && inside.count() > 0) piece.met = inside;
     return piece;
   }
 
@@ -319,12 +360,13 @@ class ImplicitGemmConv final : public Kernel {
     const int64_t parts = ceil_div(lanes, kMostBlockLanes);
     const int64_t at_once = parts > 1 ? 1 : kMostBlockLanes / lanes;
     const auto count = static_cast<int64_t>(p.taps.size());
-    for (int64_t tap = 0; tap < count; tap += at_once)
-      for (int64_t part = 0; part < parts; ++part) {
-        const int64_t lane = lanes * part / parts;
-        p.chunks.push_back({static_cast<size_t>(tap), std::min(at_once, count - tap), lane,
-                            lanes * (part + 1) / parts - lane});
-      }
+    for (int64_t plane = 0; plane < p.z_axis.kernel; ++plane)
+      for (int64_t tap = 0; tap < count; tap += at_once)
+        for (int64_t part = 0; part < parts; ++part) {
+          const int64_t lane = lanes * part / parts;
+          p.chunks.push_back({plane, static_cast<size_t>(tap), std::min(at_once, count - tap), lane,
+                              lanes * (part + 1) / parts - lane});
+        }
   }
 
   void run_piece(const PreparedImplicit& p, const LaunchArgs& args, const std::byte* x,
@@ -336,12 +378,19 @@ class ImplicitGemmConv final : public Kernel {
       copy(p, piece, x, memory);
       x = memory;
     } else {
-      x += piece.row * p.y_axis.stride * p.row + piece.first * p.x_axis.stride * p.pixel;
+      x += first_plane(p, piece) * p.source_plane + piece.row * p.y_axis.stride * p.row +
+           piece.first * p.x_axis.stride * p.pixel;
     }
     if (w_zero_ != 0) start_windows(p, piece, x, starts_of(p, memory));
     for (int64_t column = 0; column < piece.columns; column += kBlockColumns)
       for (int64_t row = 0; row < piece.rows; row += p.block_rows)
         run_block(p, args, piece, x, row, column, memory);
+  }
+
+  // Of the input.
+  static int64_t first_plane(const PreparedImplicit& p, const Piece& piece) {
+    const Axis& z = p.z_axis;
+    return piece.plane * z.stride - z.pad + piece.met.begin * z.dilation;
   }
 
   static int32_t* starts_of(const PreparedImplicit& p, std::byte* memory) {
@@ -358,10 +407,11 @@ class ImplicitGemmConv final : public Kernel {
     block.rows = piece.width;
     block.taps = p.taps.data();
     block.tap_count = std::ssize(p.taps);
-    for (int64_t row = 0; row < piece.rows; ++row) {
-      block.a = x + row * p.y_axis.stride * p.row;
-      kernels_.row_sums(block, layout_.tap, starts + row * piece.width);
-    }
+    for (int64_t plane = 0; plane < piece.met.count(); ++plane)
+      for (int64_t row = 0; row < piece.rows; ++row) {
+        block.a = x + plane * p.plane + row * p.y_axis.stride * p.row;
+        kernels_.row_sums(block, layout_.tap, starts + row * piece.width);
+      }
     // Sums wrap, as integer arithmetic does.
     const auto factor = static_cast<uint32_t>(-w_zero_);
     for (int64_t i = 0; i < windows; ++i)
@@ -385,23 +435,24 @@ class ImplicitGemmConv final : public Kernel {
     const std::byte* const panel =
         packed_->bytes().data() + column / layout_.tile_columns * layout_.panel_bytes();
     std::byte* const sums = memory + p.sums_at;
-    const int64_t outputs = p.y_axis.out * p.x_axis.out;
-    const int64_t first = (piece.row + row) * p.x_axis.out + piece.first;
+    const int64_t plane = piece.image * p.z_axis.out + piece.plane;
+    const int64_t first = (plane * p.y_axis.out + piece.row + row) * p.x_axis.out + piece.first;
     std::optional<RegisterEpilogue> finish;
     if (block.columns % kRegisterColumns == 0)
-      finish = epilogues_.finish(kernels_.finishes, p.spaces, args, piece.image * outputs + first,
-                                 column, block.columns);
-    for (const Chunk& chunk : p.chunks) {
+      finish = epilogues_.finish(kernels_.finishes, p.spaces, args, first, column, block.columns);
+    const std::span<const Chunk> chunks = chunks_of(p, piece.met);
+    for (const Chunk& chunk : chunks) {
       block.taps = p.taps.data() + chunk.tap;
       block.tap_count = chunk.taps;
       block.lanes = chunk.lanes;
-      block.b = panel + (static_cast<int64_t>(chunk.tap) * tap_lanes() + chunk.lane) *
-                            layout_.tile_columns * 4;
+      const int64_t tap = chunk.plane * std::ssize(p.taps) + static_cast<int64_t>(chunk.tap);
+      block.b = panel + (tap * tap_lanes() + chunk.lane) * layout_.tile_columns * 4;
       for (int64_t i = 0; i < rows; ++i) {
-        block.a = x + (row + i) * p.y_axis.stride * p.row + chunk.lane * 4;
+        block.a = x + (chunk.plane - piece.met.begin) * p.plane +
+                  (row + i) * p.y_axis.stride * p.row + chunk.lane * 4;
         block.c = sums + i * piece.width * kBlockColumns * 4;
         if (w_zero_ != 0) block.row_starts = starts_of(p, memory) + (row + i) * piece.width;
-        if (finish && &chunk == &p.chunks.back()) {
+        if (finish && &chunk == &chunks.back()) {
           block.finish = &*finish;
           kernels_.block(block);
           finish->y += piece.width * finish->y_stride;
@@ -414,8 +465,13 @@ class ImplicitGemmConv final : public Kernel {
     }
     if (finish) return;
     epilogues_.run(p.spaces, args, {sums, kBlockColumns},
-                   {piece.image * outputs + first, rows * piece.width, column, block.columns},
-                   memory + p.tape_at);
+                   {first, rows * piece.width, column, block.columns}, memory + p.tape_at);
+  }
+
+  static std::span<const Chunk> chunks_of(const PreparedImplicit& p, Planes planes) {
+    const size_t each = p.chunks.size() / static_cast<size_t>(p.z_axis.kernel);
+    return std::span(p.chunks).subspan(static_cast<size_t>(planes.begin) * each,
+                                       static_cast<size_t>(planes.count()) * each);
   }
 
   // The input that a piece meets, as a left-hand side, padded. x: of the image.
@@ -428,15 +484,19 @@ class ImplicitGemmConv final : public Kernel {
     const int64_t right = std::clamp<int64_t>(p.x_axis.in - first, left, width);
     const int padding =
         kernels_.kind == GemmKind::kU8S8 ? x_zero_ + static_cast<int>(moved_by(x_dtype_)) : 0;
-    for (int64_t i = 0; i < p.y_axis.reach(piece.rows); ++i, to += p.row) {
-      const int64_t row = first_row + i;
-      const bool is_inside = row >= 0 && row < p.y_axis.in;
+    const int64_t rows = p.y_axis.reach(piece.rows);
+    for (int64_t i = 0; i < piece.met.count() * rows; ++i) {
+      std::byte* const out = to + i / rows * p.plane + i % rows * p.row;
+      const int64_t plane = first_plane(p, piece) + i / rows * p.z_axis.dilation;
+      const int64_t row = first_row + i % rows;
+      const bool is_inside = plane >= 0 && plane < p.z_axis.in && row >= 0 && row < p.y_axis.in;
       const int64_t begin = is_inside ? left : width, end = is_inside ? right : width;
-      std::memset(to, padding, static_cast<size_t>(begin * p.pixel));
+      std::memset(out, padding, static_cast<size_t>(begin * p.pixel));
       if (begin < end)
-        copy_pixels(p, x + row * p.source_row + (first + begin) * p.source_pixel, end - begin,
-                    to + begin * p.pixel);
-      std::memset(to + end * p.pixel, padding, static_cast<size_t>((width - end) * p.pixel));
+        copy_pixels(
+            p, x + plane * p.source_plane + row * p.source_row + (first + begin) * p.source_pixel,
+            end - begin, out + begin * p.pixel);
+      std::memset(out + end * p.pixel, padding, static_cast<size_t>((width - end) * p.pixel));
     }
   }
 
@@ -500,7 +560,7 @@ KernelResult make_implicit(const Conv& op, const Request& request) {
     if (inputs[i].present && inputs[i].constant == nullptr)
       return refuse("weights or zero points that are no constants");
   const int rank = inputs[0].type.shape.rank();
-  if (rank != 3 && rank != 4) return refuse("only one or two spatial axes");
+  if (rank < 3 || rank > 5) return refuse("only one to three spatial axes");
   for (size_t axis = 0; axis < op.strides.size(); ++axis)
     if (op.pads_begin[axis] < 0 || op.pads_end[axis] < 0) return refuse("negative padding");
   if (inputs[1].constant->count() == 0) return refuse("nothing to compute");
