@@ -9,6 +9,7 @@
   X(copy)                           \
   X(pad)                            \
   X(index_tuple)                    \
+  X(scatter)                        \
   X(tiled_pointwise)                \
   X(winograd_conv)                  \
   X(onednn_conv)                    \

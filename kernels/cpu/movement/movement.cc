@@ -1,6 +1,7 @@
 // Ops that copy elements, by copy plans: "cpu.reshape.copy", "cpu.transpose.blocked",
-// "cpu.slice.copy", "cpu.expand.copy", "cpu.concat.copy", "cpu.gather.copy". Where
-// an op is a view of its input, an epilogue runs as a tape on that view.
+// "cpu.slice.copy", "cpu.expand.copy", "cpu.tile.copy", "cpu.concat.copy", "cpu.gather.copy",
+// "cpu.reverse_sequence.copy". Where an op is a view of its input, an epilogue runs as a tape on
+// that view.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -295,14 +296,98 @@ KernelResult make_gather(const Gather& op, const Request& request) {
   return std::make_unique<GatherCopy>(op);
 }
 
+class TileCopy final : public Kernel {
+ public:
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
+    auto made = std::make_unique<PreparedCopy>();
+    const TensorView &x = inputs[0], &y = outputs[0];
+    if (count(y.dims) == 0) return made;
+    Dims dims, from, to;
+    const auto add = [&](int64_t size, int64_t from_stride, int64_t to_stride) {
+      dims.push_back(size), from.push_back(from_stride), to.push_back(to_stride);
+    };
+    // Each axis of y is one of repeats and one of x.
+    for (int axis = 0; axis < y.dims.rank(); ++axis) {
+      add(y.dims[axis] / x.dims[axis], 0, x.dims[axis] * y.strides[axis]);
+      add(x.dims[axis], x.strides[axis], y.strides[axis]);
+    }
+    made->plan = CopyPlan(size_of(x.dtype), dims, from, to);
+    return made;
+  }
+  void launch(const LaunchArgs& args) const override {
+    const auto& plan = static_cast<const PreparedCopy&>(*args.prepared).plan;
+    if (plan.elements() > 0) plan.run(args.inputs[0].data, args.outputs[0].data, args.team);
+  }
+};
+
+KernelResult make_tile(const Tile&, const Request& request) {
+  if (has_epilogue(request)) return refuse("an epilogue");
+  if (request.inputs[0].type.dtype == DataType::kString) return refuse("strings");
+  if (2 * request.inputs[0].type.shape.rank() > kMaxRank) return refuse("more than four axes");
+  return std::make_unique<TileCopy>();
+}
+
+class ReverseSequenceCopy final : public Kernel {
+ public:
+  explicit ReverseSequenceCopy(const ReverseSequence& op)
+      : batch_(static_cast<int>(op.batch_axis)), time_(static_cast<int>(op.time_axis)) {}
+  // The plan: of the slice of one sequence at one time.
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs, int) const override {
+    auto made = std::make_unique<PreparedCopy>();
+    const TensorView &x = inputs[0], &y = outputs[0];
+    Dims dims, from, to;
+    for (int axis = 0; axis < x.dims.rank(); ++axis) {
+      if (axis == batch_ || axis == time_) continue;
+      dims.push_back(x.dims[axis]);
+      from.push_back(x.strides[axis]);
+      to.push_back(y.strides[axis]);
+    }
+    made->plan = CopyPlan(size_of(x.dtype), dims, from, to);
+    return made;
+  }
+  void launch(const LaunchArgs& args) const override {
+    const auto& slice = static_cast<const PreparedCopy&>(*args.prepared).plan;
+    const TensorView &x = args.inputs[0], &lengths = args.inputs[1], &y = args.outputs[0];
+    if (count(y.dims) == 0) return;
+    const auto size = static_cast<int64_t>(size_of(x.dtype));
+    const int64_t steps = x.dims[time_];
+    const auto copy = [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t b = i / steps, t = i % steps;
+        const int64_t length = load_integer(lengths, b * lengths.strides[0]);
+        if (length < 0 || length > steps)
+          fail(ErrorCode::kInvalidArgument,
+               fmt::format("sequence {} has a length of {} of {} steps", b, length, steps));
+        const int64_t source = t < length ? length - 1 - t : t;
+        slice.run(x.data + (b * x.strides[batch_] + source * x.strides[time_]) * size,
+                  y.data + (b * y.strides[batch_] + t * y.strides[time_]) * size);
+      }
+    };
+    args.team.for_ranges(x.dims[batch_] * steps, 1 + kGrain / slice.elements(), copy);
+  }
+
+ private:
+  int batch_, time_;
+};
+
+KernelResult make_reverse_sequence(const ReverseSequence& op, const Request& request) {
+  if (has_epilogue(request)) return refuse("an epilogue");
+  if (request.inputs[0].type.dtype == DataType::kString) return refuse("strings");
+  return std::make_unique<ReverseSequenceCopy>(op);
+}
+
 constexpr KernelEntry kMovementEntries[] = {
     entry<Pointwise, make_copy>("cpu.pointwise.copy"),
     entry<Reshape, make_reshape>("cpu.reshape.copy"),
     entry<Transpose, make_transpose>("cpu.transpose.blocked"),
     entry<Slice, make_slice>("cpu.slice.copy"),
     entry<Expand, make_expand>("cpu.expand.copy"),
+    entry<Tile, make_tile>("cpu.tile.copy"),
     entry<Concat, make_concat>("cpu.concat.copy"),
     entry<Gather, make_gather>("cpu.gather.copy"),
+    entry<ReverseSequence, make_reverse_sequence>("cpu.reverse_sequence.copy"),
 };
 
 }  // namespace
