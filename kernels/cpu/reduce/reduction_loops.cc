@@ -7,6 +7,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -55,17 +56,17 @@ HWY_INLINE V merged(V a, V b) {
 
 hn::Mask<D> first_lanes(int64_t count) { return hn::FirstN(D(), static_cast<size_t>(count)); }
 
-// The last n % kLanes of n elements in the first lanes; 0 in the others.
-HWY_INLINE V rest_of(const float* x, int64_t n) {
+// `count` elements in the first lanes, 0 in the others. REQUIRES: count < kLanes
+HWY_INLINE V load_first(const float* x, int64_t count) {
 #if HWY_MEM_OPS_MIGHT_FAULT
   HWY_ALIGN float lanes[kLanes] = {};
-  std::memcpy(lanes, x + n / kLanes * kLanes, static_cast<size_t>(n % kLanes) * sizeof(float));
+  std::memcpy(lanes, x, static_cast<size_t>(count) * sizeof(float));
   return hn::Load(D(), lanes);
 #else
-  return hn::MaskedLoad(first_lanes(n % kLanes), D(), x + n / kLanes * kLanes);
+  return hn::MaskedLoad(first_lanes(count), D(), x);
 #endif
 }
-HWY_INLINE void store_rest(V v, int64_t count, float* out) {
+HWY_INLINE void store_first(V v, int64_t count, float* out) {
 #if HWY_MEM_OPS_MIGHT_FAULT
   HWY_ALIGN float lanes[kLanes];
   hn::Store(v, D(), lanes);
@@ -105,8 +106,8 @@ double reduce_row(const float* x, int64_t n, float shift) {
   for (; i + kLanes <= n; i += kLanes)
     parts[0] = folded<kFold>(parts[0], hn::LoadU(d, x + i), shifts);
   if (i < n)
-    parts[0] = hn::IfThenElse(first_lanes(n - i), folded<kFold>(parts[0], rest_of(x, n), shifts),
-                              parts[0]);
+    parts[0] = hn::IfThenElse(first_lanes(n - i),
+                              folded<kFold>(parts[0], load_first(x + i, n - i), shifts), parts[0]);
   return across<kFold>(
       merged<kFold>(merged<kFold>(parts[0], parts[1]), merged<kFold>(parts[2], parts[3])));
 }
@@ -136,9 +137,9 @@ double exp_of_row(const float* x, int64_t n, float shift, float scale, float* ou
   }
   for (; i + kLanes <= n; i += kLanes) exponentials(i, sums[0]);
   if (i < n) {
-    const V y = exponential<kScales>(rest_of(x, n), shifts, scales);
+    const V y = exponential<kScales>(load_first(x + i, n - i), shifts, scales);
     sums[0] = hn::Add(sums[0], hn::IfThenElseZero(first_lanes(n - i), y));
-    store_rest(y, n - i, out + i);
+    store_first(y, n - i, out + i);
   }
   return across<Reduction::kSum>(hn::Add(sums[0], sums[1]));
 }
@@ -161,26 +162,67 @@ HWY_INLINE void reduce_column_vectors(const ReductionBlock& block, int64_t colum
   for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, result + column + v * kLanes);
 }
 
+// Fewer columns than lanes, row after row: kLanes rows are `columns` vectors.
+bool is_narrow(const ReductionBlock& block) {
+  return block.columns < kLanes && block.row_stride == block.columns && block.rows >= kLanes;
+}
+// One number for each column, for each element of kLanes rows.
+struct NarrowNumbers {
+  HWY_ALIGN float numbers[kLanes * kLanes];
+  NarrowNumbers(const float* of_columns, int64_t columns) {
+    for (int64_t row = 0; row < kLanes; ++row)
+      for (int64_t i = 0; i < columns; ++i)
+        numbers[row * columns + i] = of_columns == nullptr ? 0 : of_columns[i];
+  }
+  HWY_INLINE V operator[](int64_t vector) const { return hn::Load(D(), numbers + vector * kLanes); }
+};
+// f(which vector of kLanes rows, x, where it is) for all elements, then f of the last ones with how
+// many they are.
+template <class F>
+HWY_INLINE void for_narrow(const ReductionBlock& block, const F& f) {
+  const int64_t n = block.rows * block.columns;
+  int64_t i = 0, vector = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    f(vector, hn::LoadU(D(), block.x + i), i, kLanes);
+    if (++vector == block.columns) vector = 0;
+  }
+  if (i < n) f(vector, load_first(block.x + i, n - i), i, n - i);
+}
+
+template <Reduction kFold>
+void reduce_narrow(const ReductionBlock& block, const float* shift, float* result) {
+  const D d;
+  const NarrowNumbers shifts(shift, block.columns);
+  HWY_ALIGN float folds[kLanes * kLanes];
+  std::fill(folds, folds + kLanes * block.columns, start_of(kFold));
+  for_narrow(block, [&](int64_t vector, V x, int64_t, int64_t count) HWY_ATTR {
+    float* const at = folds + vector * kLanes;
+    const V before = hn::Load(d, at), after = folded<kFold>(before, x, shifts[vector]);
+    hn::Store(count == kLanes ? after : hn::IfThenElse(first_lanes(count), after, before), d, at);
+  });
+  for (int64_t column = 0; column < block.columns; ++column) {
+    double total = start_of(kFold);
+    for (int64_t row = 0; row < kLanes; ++row)
+      total = combined(kFold, total, double{folds[row * block.columns + column]});
+    result[column] = static_cast<float>(total);
+  }
+}
+
 template <Reduction kFold>
 void reduce_columns(const ReductionBlock& block, const float* shift, float* result) {
+  if (is_narrow(block)) return reduce_narrow<kFold>(block, shift, result);
   int64_t column = 0;
   for (; column + 4 * kLanes <= block.columns; column += 4 * kLanes)
     reduce_column_vectors<kFold, 4>(block, column, shift, result);
   for (; column + kLanes <= block.columns; column += kLanes)
     reduce_column_vectors<kFold, 1>(block, column, shift, result);
-  if (column == block.columns) return;
-  const D d;
-  const auto bytes = static_cast<size_t>(block.columns - column) * sizeof(float);
-  HWY_ALIGN float lanes[kLanes] = {};
-  if (shift != nullptr) std::memcpy(lanes, shift + column, bytes);
-  const V shifts = hn::Load(d, lanes);
-  V sum = hn::Set(d, start_of(kFold));
-  for (int64_t row = 0; row < block.rows; ++row) {
-    std::memcpy(lanes, block.x + row * block.row_stride + column, bytes);
-    sum = folded<kFold>(sum, hn::Load(d, lanes), shifts);
-  }
-  hn::Store(sum, d, lanes);
-  std::memcpy(result + column, lanes, bytes);
+  const int64_t rest = block.columns - column;
+  if (rest == 0) return;
+  const V shifts = shift == nullptr ? hn::Zero(D()) : load_first(shift + column, rest);
+  V sum = hn::Set(D(), start_of(kFold));
+  for (int64_t row = 0; row < block.rows; ++row)
+    sum = folded<kFold>(sum, load_first(block.x + row * block.row_stride + column, rest), shifts);
+  store_first(sum, rest, result + column);
 }
 
 template <Map kMap>
@@ -197,14 +239,26 @@ void map_row_of(const float* x, int64_t n, float shift, float scale, float offse
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes)
     hn::StoreU(mapped<kMap>(hn::LoadU(d, x + i), shifts, scales, offsets), d, out + i);
-  if (i < n) store_rest(mapped<kMap>(rest_of(x, n), shifts, scales, offsets), n - i, out + i);
+  if (i < n)
+    store_first(mapped<kMap>(load_first(x + i, n - i), shifts, scales, offsets), n - i, out + i);
+}
+
+template <Map kMap>
+void map_narrow(const ReductionBlock& block, const float* shift, const float* scale,
+                const float* offset, float* out) {
+  const NarrowNumbers shifts(shift, block.columns), scales(scale, block.columns),
+      offsets(offset, block.columns);
+  for_narrow(block, [&](int64_t vector, V x, int64_t at, int64_t count) HWY_ATTR {
+    const V y = mapped<kMap>(x, shifts[vector], scales[vector], offsets[vector]);
+    count == kLanes ? hn::StoreU(y, D(), out + at) : store_first(y, count, out + at);
+  });
 }
 
 template <Map kMap>
 void map_columns_of(const ReductionBlock& block, const float* shift, const float* scale,
                     const float* offset, float* out) {
+  if (is_narrow(block)) return map_narrow<kMap>(block, shift, scale, offset, out);
   const D d;
-  const auto rest = static_cast<size_t>(block.columns % kLanes) * sizeof(float);
   for (int64_t row = 0; row < block.rows; ++row, out += block.columns) {
     const float* const x = block.x + row * block.row_stride;
     int64_t i = 0;
@@ -212,14 +266,11 @@ void map_columns_of(const ReductionBlock& block, const float* shift, const float
       hn::StoreU(mapped<kMap>(hn::LoadU(d, x + i), hn::LoadU(d, shift + i), hn::LoadU(d, scale + i),
                               hn::LoadU(d, offset + i)),
                  d, out + i);
+    const int64_t rest = block.columns - i;
     if (rest == 0) continue;
-    HWY_ALIGN float lanes[4][kLanes] = {};
-    const float* const from[4] = {x + i, shift + i, scale + i, offset + i};
-    for (int k = 0; k < 4; ++k) std::memcpy(lanes[k], from[k], rest);
-    hn::Store(mapped<kMap>(hn::Load(d, lanes[0]), hn::Load(d, lanes[1]), hn::Load(d, lanes[2]),
-                           hn::Load(d, lanes[3])),
-              d, lanes[0]);
-    std::memcpy(out + i, lanes[0], rest);
+    const V y = mapped<kMap>(load_first(x + i, rest), load_first(shift + i, rest),
+                             load_first(scale + i, rest), load_first(offset + i, rest));
+    store_first(y, rest, out + i);
   }
 }
 
