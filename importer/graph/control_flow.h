@@ -19,6 +19,13 @@ std::optional<Outputs> import_if(const anneal_onnx::NodeProto& proto, Node& node
                                  NodeImporter& nodes);
 std::optional<Outputs> import_loop(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope,
                                    NodeImporter& nodes);
+// Whether a Loop carries a sequence, or its body reads one from outside.
+bool is_loop_of_sequences(const anneal_onnx::NodeProto& proto, const Scope& scope);
+// Such a Loop, whose iterations are counted while importing: its body stands in the graph once for
+// each of them.
+std::optional<std::vector<ScopedValue>> import_unrolled_loop(const anneal_onnx::NodeProto& proto,
+                                                             Node& node, Scope& scope,
+                                                             NodeImporter& nodes);
 std::optional<Outputs> import_scan(const anneal_onnx::NodeProto& proto, Node& node, Scope& scope,
                                    NodeImporter& nodes);
 // Scan of opset 8.

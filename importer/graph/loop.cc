@@ -68,7 +68,8 @@ std::optional<Outputs> import_first_iteration(const GraphProto& proto, Node& nod
   const auto bind = [&](int index, ValueId value) {
     inner.define(proto.input(index).name(), {ScopedValue::State::kImported, value});
   };
-  bind(0, node.constant_value(Tensor::of<int64_t>(DataType::kI64, {}, {{0}}), "first/iteration"));
+  const Dims dims = counts_with_axis(proto) ? Dims{1} : Dims{};
+  bind(0, node.constant_value(Tensor::of<int64_t>(DataType::kI64, dims, {{0}}), "first/iteration"));
   bind(1, node.constant_value(Tensor::of<uint8_t>(DataType::kBool, {}, {{1}}), "first/goes_on"));
   for (size_t k = 0; k < start.carried.size(); ++k) bind(static_cast<int>(2 + k), start.carried[k]);
 

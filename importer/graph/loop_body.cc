@@ -105,6 +105,19 @@ void count_iterations_from(int64_t first, const std::string& name, Body& body) {
   iteration.value = body.graph.layer(layer).outputs[0];
 }
 
+// The number of the iteration as [1].
+void add_axis_to_iteration(const std::string& name, Body& body) {
+  ScopedValue& iteration = body.scope.values.at(name);
+  const std::string layer_name = body.scope.prefix + name + "/declared";
+  const ValueId shape = body.graph.add_constant(layer_name + "/shape",
+                                                Tensor::of<int64_t>(DataType::kI64, {1}, {{1}}));
+  const LayerId layer = body.graph.add({.name = layer_name,
+                                        .op = Reshape{.allow_zero = true},
+                                        .inputs = {iteration.value, shape},
+                                        .output_names = {}});
+  iteration.value = body.graph.layer(layer).outputs[0];
+}
+
 void check_ports(const GraphProto& proto, const Node& node, const LoopBodyRequest& request) {
   if (static_cast<size_t>(proto.input_size()) != request.inputs.size())
     node.invalid(fmt::format("the body has {} inputs, {} expected", proto.input_size(),
@@ -115,6 +128,12 @@ void check_ports(const GraphProto& proto, const Node& node, const LoopBodyReques
 }
 
 }  // namespace
+
+bool counts_with_axis(const GraphProto& body) {
+  const auto& type = body.input(0).type();
+  return type.has_tensor_type() && type.tensor_type().has_shape() &&
+         type.tensor_type().shape().dim_size() == 1;
+}
 
 LoopBody import_loop_body(const GraphProto& proto, const Node& node, LoopBodyRequest request,
                           Scope& scope, NodeImporter& nodes) {
@@ -133,6 +152,7 @@ LoopBody import_loop_body(const GraphProto& proto, const Node& node, LoopBodyReq
     if (first_iteration != 0) count_iterations_from(first_iteration, proto.input(0).name(), *body);
     const bool is_loop = first_output != 0;
     if (is_loop) body->model.iteration = body->scope.values.at(proto.input(0).name()).value;
+    if (is_loop && counts_with_axis(proto)) add_axis_to_iteration(proto.input(0).name(), *body);
     const Result<bool> imported = bodies.import(proto, *body);
     if (imported) {
       if (!*imported) return {};

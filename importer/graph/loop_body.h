@@ -22,6 +22,10 @@ struct LoopBodyRequest {
   int64_t first_iteration = 0;  // the number of the first iteration of a Loop's body
 };
 
+// Whether a Loop's body declares the number of the iteration as [1], as PyTorch's exporter may, and
+// not as a scalar.
+bool counts_with_axis(const anneal_onnx::GraphProto& body);
+
 // The carried values may change their sizes from iteration to iteration: a size that the body does
 // not give back as it got it becomes a symbol, and the body is imported again, until none is left.
 // Fails with kInvalidModel if the body is invalid with symbols for all sizes, too.

@@ -211,13 +211,16 @@ bool NodeImporter::find_inputs(const NodeProto& proto, Scope& scope, std::vector
 
 // False if an input is a sequence where a tensor is wanted, which is reported, or comes from a node
 // that is not supported.
-bool NodeImporter::report_sequences(const NodeProto& proto, const std::string& name, bool takes_one,
-                                    Scope& scope) {
+bool NodeImporter::report_sequences(const NodeProto& proto, const std::string& name,
+                                    SequenceInputs taken, Scope& scope) {
   bool complete = true;
+  const auto is_taken = [&](int i) {
+    return taken == SequenceInputs::kFirst ? i == 0 : taken == SequenceInputs::kCarried && i >= 2;
+  };
   for (int i = 0; i < proto.input_size(); ++i) {
     if (proto.input(i).empty()) continue;
     const State state = scope.use(proto.input(i), context_.unsupported).state;
-    if (state == State::kSequence && !(takes_one && i == 0)) {
+    if (state == State::kSequence && !is_taken(i)) {
       complete = false;
       context_.unsupported.add(describe(proto, scope.opsets), name,
                                fmt::format("input {} is a sequence", i));
@@ -227,10 +230,13 @@ bool NodeImporter::report_sequences(const NodeProto& proto, const std::string& n
   return complete;
 }
 
-bool NodeImporter::is_of_sequences(const NodeProto& proto, Scope& scope) {
-  if (is_sequence_operator(proto)) return true;
-  return proto.domain().empty() && proto.op_type() == "Identity" && proto.input_size() == 1 &&
-         scope.use(proto.input(0), context_.unsupported).state == State::kSequence;
+NodeImporter::SequenceInputs NodeImporter::sequence_inputs(const NodeProto& proto, Scope& scope) {
+  if (is_sequence_operator(proto)) return SequenceInputs::kFirst;
+  if (is_loop_of_sequences(proto, scope)) return SequenceInputs::kCarried;
+  const bool is_copy = proto.domain().empty() && proto.op_type() == "Identity" &&
+                       proto.input_size() == 1 &&
+                       scope.use(proto.input(0), context_.unsupported).state == State::kSequence;
+  return is_copy ? SequenceInputs::kFirst : SequenceInputs::kNone;
 }
 
 void NodeImporter::import_node(const NodeProto& proto, const std::string& name, Scope& scope) {
@@ -241,15 +247,16 @@ void NodeImporter::import_node(const NodeProto& proto, const std::string& name, 
     return call_function(*function, proto, name, scope);
 
   const bool controls = is_control_flow(proto);
-  const bool sequences = is_of_sequences(proto, scope);
+  const SequenceInputs taken = sequence_inputs(proto, scope);
+  const bool sequences = taken != SequenceInputs::kNone;
   const auto custom = find_custom(context_.operators, proto, scope.opsets);
   const OpRow* row =
       controls || sequences || custom
           ? nullptr
           : row_of(proto, name, scope.opsets, context_.functions, context_.operators, unsupported);
-  if (controls && !complete)
+  if (controls && !sequences && !complete)
     report_bodies(proto, name, scope.opsets, context_.functions, context_.operators, unsupported);
-  const bool known = report_sequences(proto, name, sequences, scope) && (complete || sequences);
+  const bool known = report_sequences(proto, name, taken, scope) && (complete || sequences);
   if ((!controls && !sequences && !custom && !row) || !known)
     return define_unsupported(proto, scope);
 
@@ -294,6 +301,11 @@ std::vector<ScopedValue> NodeImporter::import_operator(const NodeProto& proto, c
     node.expect_all_read();
     if (proto.output_size() != 1) fail(ErrorCode::kInvalidModel, "one output is expected");
     return {std::move(result)};
+  }
+  if (!row && is_loop_of_sequences(proto, scope)) {
+    auto results = import_unrolled_loop(proto, node, scope, *this);
+    node.expect_all_read();
+    return results.value_or(std::vector<ScopedValue>(static_cast<size_t>(proto.output_size())));
   }
   const std::optional<Outputs> outputs =
       row ? row->import(node) : import_control_flow(proto, node, scope, *this);

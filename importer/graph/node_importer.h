@@ -39,9 +39,11 @@ class NodeImporter {
                      const std::string& name, Scope& scope);
   // False if an input comes from a node that is not supported, or is a sequence.
   bool find_inputs(const anneal_onnx::NodeProto& proto, Scope& scope, std::vector<ValueId>* inputs);
+  // The inputs that may be sequences.
+  enum class SequenceInputs : uint8_t { kNone, kFirst, kCarried };
   bool report_sequences(const anneal_onnx::NodeProto& proto, const std::string& name,
-                        bool takes_one, Scope& scope);
-  bool is_of_sequences(const anneal_onnx::NodeProto& proto, Scope& scope);
+                        SequenceInputs taken, Scope& scope);
+  SequenceInputs sequence_inputs(const anneal_onnx::NodeProto& proto, Scope& scope);
   // The values of the node's outputs; none if something in a body is not supported, which has been
   // reported.
   std::vector<ScopedValue> import_operator(const anneal_onnx::NodeProto& proto, const OpRow* row,

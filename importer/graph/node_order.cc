@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <queue>
 #include <string>
 #include <string_view>
@@ -15,30 +14,26 @@
 namespace anneal {
 namespace {
 
-using Visit = std::function<void(const std::string& name)>;
-
 // Visits every value that a node reads, or that its bodies read from outside.
-void for_values_read(const anneal_onnx::NodeProto& node, const Visit& visit);
+void for_values_read(const anneal_onnx::NodeProto& node, const VisitName& visit) {
+  for (const std::string& input : node.input()) visit(input);
+  for (const auto& attribute : node.attribute())
+    if (attribute.has_g()) for_values_from_outside(attribute.g(), visit);
+}
 
-void for_values_read(const anneal_onnx::GraphProto& body, const Visit& visit) {
+}  // namespace
+
+void for_values_from_outside(const anneal_onnx::GraphProto& body, const VisitName& visit) {
   std::unordered_set<std::string_view> own;
   for (const auto& input : body.input()) own.insert(input.name());
   for (const auto& tensor : body.initializer()) own.insert(tensor.name());
   for (const auto& node : body.node()) own.insert(node.output().begin(), node.output().end());
-  const Visit from_outside = [&](const std::string& name) {
+  const VisitName from_outside = [&](const std::string& name) {
     if (!own.contains(name)) visit(name);
   };
   for (const auto& node : body.node()) for_values_read(node, from_outside);
   for (const auto& output : body.output()) from_outside(output.name());
 }
-
-void for_values_read(const anneal_onnx::NodeProto& node, const Visit& visit) {
-  for (const std::string& input : node.input()) visit(input);
-  for (const auto& attribute : node.attribute())
-    if (attribute.has_g()) for_values_read(attribute.g(), visit);
-}
-
-}  // namespace
 
 std::string node_name(const anneal_onnx::NodeProto& node, int index) {
   return node.name().empty() ? fmt::format("{}_{}", node.op_type(), index) : node.name();

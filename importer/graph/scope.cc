@@ -39,6 +39,12 @@ const ScopedValue& Scope::use(const std::string& name, UnsupportedReport& unsupp
   return known;
 }
 
+const ScopedValue* Scope::find(const std::string& name) const {
+  const auto found = values.find(name);
+  if (found != values.end()) return &found->second;
+  return outer ? outer->find(name) : nullptr;
+}
+
 // Whether every run knows these sizes before the body begins, whatever layers are left then.
 bool Scope::known_outside(const std::vector<Size>& elements) const {
   const SizeTable& sizes = model->graph.sizes();

@@ -46,6 +46,8 @@ struct Scope {
   void define(const std::string& name, ScopedValue known);
   // Fails with kInvalidModel if no node produces the value; reports one that is left out.
   const ScopedValue& use(const std::string& name, UnsupportedReport& unsupported);
+  // What a name stands for here or outside; null if no node produces it.
+  const ScopedValue* find(const std::string& name) const;
   // A value of the outer graph, as the body's graph sees it.
   ValueId capture(ValueId outer_value);
   // The name in the graph of a value that a node of this scope computes.

@@ -1,0 +1,152 @@
+// Loops of sequences.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "anneal/importer/graph/control_flow.h"
+#include "anneal/importer/graph/loop_body.h"
+#include "anneal/importer/graph/node_order.h"
+#include "anneal/importer/onnx/onnx.pb.h"
+#include "anneal/importer/ops/expression.h"
+
+namespace anneal {
+namespace {
+
+using anneal_onnx::GraphProto;
+using anneal_onnx::NodeProto;
+using State = ScopedValue::State;
+
+constexpr int64_t kMostIterations = 4096;
+
+// Whether a condition or a number of iterations, if it is there, is at least 1.
+bool is_positive(const Node& node, ValueId value, const std::string& what) {
+  if (value == ValueId::kNone) return true;
+  const auto& elements = node.graph().value(value).fact.elements;
+  if (!elements || elements->size() != 1 || !elements->front().known())
+    node.unsupported(what + " known only at run time, where the loop changes or reads a sequence");
+  return elements->front().value() >= 1;
+}
+
+class LoopUnroller {
+ public:
+  LoopUnroller(const NodeProto& proto, Node& node, Scope& scope, NodeImporter& nodes)
+      : proto_(proto),
+        node_(node),
+        scope_(scope),
+        nodes_(nodes),
+        body_(graph_attribute(proto, node, "body")),
+        carried_(static_cast<size_t>(std::max(proto.input_size() - 2, 0))),
+        values_(carried_) {}
+
+  std::optional<std::vector<ScopedValue>> import();
+
+ private:
+  int64_t most_iterations() const;
+  // False if something in the body is not supported, which has been reported.
+  bool add_iteration(int64_t number);
+  ScopedValue stacked(size_t k);
+
+  const NodeProto& proto_;
+  Node& node_;
+  Scope& scope_;
+  NodeImporter& nodes_;
+  const GraphProto& body_;
+  const size_t carried_;
+  std::vector<ScopedValue> values_;
+  ValueId goes_on_ = ValueId::kNone;
+  std::vector<std::vector<ValueId>> elements_;  // of each stacked result
+};
+
+std::optional<std::vector<ScopedValue>> LoopUnroller::import() {
+  if (static_cast<size_t>(body_.input_size()) != 2 + carried_ ||
+      static_cast<size_t>(body_.output_size()) < 1 + carried_)
+    node_.invalid("a body with other inputs and outputs than its Loop");
+  for (size_t k = 0; k < carried_; ++k)
+    values_[k] = scope_.use(proto_.input(static_cast<int>(2 + k)), nodes_.context().unsupported);
+  elements_.resize(static_cast<size_t>(body_.output_size()) - 1 - carried_);
+  goes_on_ = node_.optional_input(1);
+  const int64_t most = most_iterations();
+  for (int64_t number = 0; number < most && is_positive(node_, goes_on_, "a condition"); ++number)
+    if (!add_iteration(number)) return std::nullopt;
+  std::vector<ScopedValue> results = values_;
+  for (size_t k = 0; k < elements_.size(); ++k) results.push_back(stacked(k));
+  results.resize(static_cast<size_t>(proto_.output_size()));
+  return results;
+}
+
+int64_t LoopUnroller::most_iterations() const {
+  if (node_.optional_input(0) == ValueId::kNone) return kMostIterations;
+  if (!is_positive(node_, node_.input(0), "a number of iterations")) return 0;
+  const int64_t trips = node_.graph().value(node_.input(0)).fact.elements->front().value();
+  if (trips > kMostIterations)
+    node_.unsupported(fmt::format("{} iterations that change or read a sequence, of {} at most",
+                                  trips, kMostIterations));
+  return trips;
+}
+
+bool LoopUnroller::add_iteration(int64_t number) {
+  Scope inner = scope_.body_scope(fmt::format("{}/{}/", node_.name(), number));
+  const auto constant = [&](const Tensor& tensor, const char* name) {
+    return ScopedValue{State::kImported,
+                       node_.constant_value(tensor, fmt::format("{}/{}", number, name))};
+  };
+  const Dims dims = counts_with_axis(body_) ? Dims{1} : Dims{};
+  inner.define(body_.input(0).name(),
+               constant(Tensor::of<int64_t>(DataType::kI64, dims, {{number}}), "iteration"));
+  inner.define(body_.input(1).name(),
+               constant(Tensor::of<uint8_t>(DataType::kBool, {}, {{1}}), "goes_on"));
+  for (size_t k = 0; k < carried_; ++k)
+    inner.define(body_.input(static_cast<int>(2 + k)).name(), values_[k]);
+  nodes_.import_initializers(body_, inner);
+  nodes_.import_nodes(body_.node(), names_of_outputs(body_), inner);
+  std::vector<ScopedValue> results;
+  for (const auto& output : body_.output()) {
+    results.push_back(inner.use(output.name(), nodes_.context().unsupported));
+    const State state = results.back().state;
+    if (state != State::kImported && state != State::kSequence) return false;
+  }
+  goes_on_ = results[0].value;
+  std::copy_n(results.begin() + 1, carried_, values_.begin());
+  for (size_t k = 0; k < elements_.size(); ++k) {
+    if (results[1 + carried_ + k].state == State::kSequence)
+      node_.invalid(fmt::format("stacked result {} is a sequence", k));
+    elements_[k].push_back(results[1 + carried_ + k].value);
+  }
+  return true;
+}
+
+ScopedValue LoopUnroller::stacked(size_t k) {
+  const std::vector<ValueId>& elements = elements_[k];
+  if (elements.empty()) node_.unsupported("stacked results of no iteration");
+  std::vector<ValueId> parts;
+  for (size_t i = 0; i < elements.size(); ++i) {
+    const Shape& shape = node_.graph().value(elements[i]).type().shape;
+    std::vector<Size> longer = {Size(1)};
+    longer.insert(longer.end(), shape.begin(), shape.end());
+    parts.push_back(reshape(node_, elements[i], longer, fmt::format("stacked{}/{}", k, i)));
+  }
+  return {State::kImported, node_.result(Concat{}, parts, fmt::format("stacked{}", k),
+                                         static_cast<int>(carried_ + k))[0]};
+}
+
+}  // namespace
+
+bool is_loop_of_sequences(const NodeProto& proto, const Scope& scope) {
+  if (!is_control_flow(proto) || proto.op_type() != "Loop") return false;
+  bool found = false;
+  const auto look_at = [&](const std::string& name) {
+    const ScopedValue* const known = scope.find(name);
+    found = found || (known && known->state == State::kSequence);
+  };
+  for (const std::string& input : proto.input()) look_at(input);
+  for (const auto& attribute : proto.attribute())
+    if (attribute.has_g()) for_values_from_outside(attribute.g(), look_at);
+  return found;
+}
+
+std::optional<std::vector<ScopedValue>> import_unrolled_loop(const NodeProto& proto, Node& node,
+                                                             Scope& scope, NodeImporter& nodes) {
+  return LoopUnroller(proto, node, scope, nodes).import();
+}
+
+}  // namespace anneal

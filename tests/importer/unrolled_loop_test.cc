@@ -1,0 +1,148 @@
+// Loops that carry or read sequences, against models without a loop.
+#include <gmock/gmock.h>
+
+#include "anneal/tests/importer/same_results.h"
+
+namespace anneal {
+namespace {
+
+using anneal_onnx::TensorProto;
+using testing::HasSubstr;
+
+void set_body(anneal_onnx::NodeProto& loop, ModelBuilder& body) {
+  auto* attribute = loop.add_attribute();
+  attribute->set_name("body");
+  attribute->set_type(anneal_onnx::AttributeProto::GRAPH);
+  *attribute->mutable_g() = body.graph();
+}
+
+void add_flag(ModelBuilder& m, const char* name, bool value) {
+  m.small_integers(name, {}, TensorProto::BOOL, {value ? 1 : 0});
+}
+
+void add_number(ModelBuilder& m, const char* name, int64_t value) {
+  m.add_tensor(name, {}, TensorProto::INT64)->add_int64_data(value);
+}
+
+void concat(ModelBuilder& m, const std::vector<std::string>& inputs, const char* result) {
+  set(m.node("Concat", inputs, {result}), "axis", int64_t{0});
+}
+
+ModelBuilder loop_body(const std::vector<std::string>& iteration_dims = {}) {
+  ModelBuilder body(28);
+  body.input("i", iteration_dims, TensorProto::INT64).input("c", {}, TensorProto::BOOL);
+  body.output("c2");
+  body.node("Identity", {"c"}, {"c2"});
+  return body;
+}
+
+// As PyTorch writes tensor_split(): rows [bounds[i], bounds[i + 1]) are appended by iteration i,
+// whose number has an axis.
+TEST(UnrolledLoop, AppendsParts) {
+  const auto parts = [](ModelBuilder& m) {
+    m.integers("bounds", {0, 2, 5, 6}).integers("three", {3}).integers("one", {1});
+    m.integers("axis", {0});
+    add_flag(m, "yes", true);
+    m.node("SequenceEmpty", {}, {"none"});
+    ModelBuilder body = loop_body({"1"});
+    body.input("s", {});
+    body.output("s2");
+    body.node("Add", {"i", "one"}, {"next"});
+    body.node("Gather", {"bounds", "i"}, {"begin"});
+    body.node("Gather", {"bounds", "next"}, {"end"});
+    body.node("Slice", {"x", "begin", "end", "axis"}, {"part"});
+    body.node("SequenceInsert", {"s", "part"}, {"s2"});
+    set_body(m.node("Loop", {"three", "yes", "none"}, {"parts"}), body);
+    m.node("SequenceInsert", {"parts", "x"}, {"all"});
+    for (int i = 0; i < 4; ++i) {
+      const std::string place = "place" + std::to_string(i);
+      m.small_integers(place, {}, TensorProto::INT32, {std::vector<int>{3, 1, 0, 2}[i]});
+      m.node("SequenceAt", {"all", place}, {"part" + std::to_string(i)});
+    }
+    concat(m, {"part0", "part1", "part2", "part3"}, "y");
+  };
+  const auto slices = [](ModelBuilder& m) {
+    const auto slice = [&](const char* name, int64_t begin, int64_t end) {
+      const std::string from = std::string(name) + "_begin", to = std::string(name) + "_end";
+      m.integers(from, {begin}).integers(to, {end});
+      m.node("Slice", {"x", from, to}, {name});
+    };
+    slice("a", 0, 2), slice("b", 2, 5), slice("c", 5, 6);
+    concat(m, {"x", "b", "a", "c"}, "y");
+  };
+  expect_same({{"x", {6, 3}}}, parts, slices);
+}
+
+// Reads a sequence from outside, carries a tensor, and stacks a result of each iteration. Its
+// condition ends it before its trip count does.
+TEST(UnrolledLoop, ReadsASequenceAndStops) {
+  const auto looped = [](ModelBuilder& m) {
+    add_number(m, "many", 9);
+    add_number(m, "last", 1);
+    add_flag(m, "yes", true);
+    m.node("SequenceConstruct", {"x", "z", "x"}, {"list"});
+    ModelBuilder body(28);
+    body.input("i", {}, TensorProto::INT64).input("c", {}, TensorProto::BOOL);
+    body.input("sum", {"3"});
+    body.output("goes_on").output("sum2").output("twice");
+    body.node("Less", {"i", "last"}, {"goes_on"});
+    body.node("SequenceAt", {"list", "i"}, {"element"});
+    body.node("Add", {"sum", "element"}, {"sum2"});
+    body.node("Add", {"sum2", "sum2"}, {"twice"});
+    set_body(m.node("Loop", {"many", "yes", "x"}, {"total", "stack"}), body);
+    m.node("Add", {"total", "stack"}, {"y"});
+  };
+  const auto flat = [](ModelBuilder& m) {
+    m.node("Add", {"x", "x"}, {"one"});
+    m.node("Add", {"one", "z"}, {"two"});
+    m.integers("axis", {0});
+    m.node("Add", {"one", "one"}, {"one_twice"});
+    m.node("Add", {"two", "two"}, {"two_twice"});
+    m.node("Unsqueeze", {"one_twice", "axis"}, {"row0"});
+    m.node("Unsqueeze", {"two_twice", "axis"}, {"row1"});
+    concat(m, {"row0", "row1"}, "stack");
+    m.node("Add", {"two", "stack"}, {"y"});
+  };
+  expect_same({{"x", {3}}, {"z", {3}}}, looped, flat);
+}
+
+// The number of an iteration has an axis in loops that stay loops, too.
+TEST(UnrolledLoop, NumbersWithAnAxisInOtherLoops) {
+  ModelBuilder m(17);
+  m.input("x", {"5", "2"}).input("n", {}, TensorProto::INT64).output("y");
+  m.integers("axis", {0}).integers("one", {1});
+  ModelBuilder body = loop_body({"1"});
+  body.output("row");
+  body.node("Add", {"i", "one"}, {"next"});
+  body.node("Slice", {"x", "i", "next", "axis"}, {"row"});
+  set_body(m.node("Loop", {"n", ""}, {"y"}), body);
+  const Graph graph = import_bytes(m.bytes(), "").graph;
+  verify(graph);
+  EXPECT_EQ(graph.bodies().size(), 1u) << "it is not unrolled";
+  EXPECT_EQ(graph.value(graph.outputs()[0].value).type().shape.rank(), 3);
+}
+
+TEST(UnrolledLoop, WhatIsNotKnownIsSaid) {
+  const auto error = [](const Build& start) {
+    ModelBuilder model(17);
+    model.input("x", {"3"}).input("n", {}, TensorProto::INT64).output("y");
+    start(model);
+    model.node("SequenceEmpty", {}, {"none"});
+    ModelBuilder body = loop_body();
+    body.input("s", {});
+    body.output("s2");
+    body.node("SequenceInsert", {"s", "x"}, {"s2"});
+    set_body(model.node("Loop", {"trips", "", "none"}, {"all"}), body);
+    set(model.node("ConcatFromSequence", {"all"}, {"y"}), "axis", int64_t{0});
+    return error_of([&] { import_bytes(model.bytes(), ""); });
+  };
+  EXPECT_THAT(error([](ModelBuilder& m) { m.node("Identity", {"n"}, {"trips"}); }),
+              HasSubstr("a number of iterations known only at run time"));
+  EXPECT_THAT(error([](ModelBuilder& m) { m.integers("trips", {1'000'000}); }),
+              HasSubstr("1000000 iterations"));
+  EXPECT_THAT(error([](ModelBuilder& m) { m.integers("trips", {0}); }),
+              HasSubstr("an empty sequence"));
+}
+
+}  // namespace
+}  // namespace anneal
