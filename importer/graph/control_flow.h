@@ -21,8 +21,11 @@ std::optional<Outputs> import_loop(const anneal_onnx::NodeProto& proto, Node& no
                                    NodeImporter& nodes);
 // Whether a Loop carries a sequence, or its body reads one from outside.
 bool is_loop_of_sequences(const anneal_onnx::NodeProto& proto, const Scope& scope);
-// Such a Loop, whose iterations are counted while importing: its body stands in the graph once for
-// each of them.
+// Such a Loop.
+std::optional<std::vector<ScopedValue>> import_sequence_loop(const anneal_onnx::NodeProto& proto,
+                                                             Node& node, Scope& scope,
+                                                             NodeImporter& nodes);
+// A Loop whose iterations are counted while importing: its body stands in the graph once for each.
 std::optional<std::vector<ScopedValue>> import_unrolled_loop(const anneal_onnx::NodeProto& proto,
                                                              Node& node, Scope& scope,
                                                              NodeImporter& nodes);

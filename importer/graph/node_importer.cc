@@ -9,6 +9,7 @@
 #include "anneal/importer/graph/control_flow.h"
 #include "anneal/importer/graph/open_ranks.h"
 #include "anneal/importer/graph/sequences.h"
+#include "anneal/importer/graph/stack.h"
 #include "anneal/importer/node/attempt.h"
 #include "anneal/importer/onnx/minifloat.h"
 #include "anneal/importer/onnx/onnx.pb.h"
@@ -177,7 +178,7 @@ bool NodeImporter::import_outputs(const GraphProto& graph, Scope& scope) {
     }
     if (known.value == ValueId::kNone) {
       complete = false;
-      if (known.state == State::kSequence)
+      if (is_sequence(known))
         context_.unsupported.add("graph output", scope.prefix + output.name(), "a sequence");
     } else if (const auto narrow = scope.model->narrow_types.find(known.value);
                narrow != scope.model->narrow_types.end() && minifloat(narrow->second)) {
@@ -219,13 +220,13 @@ bool NodeImporter::report_sequences(const NodeProto& proto, const std::string& n
   };
   for (int i = 0; i < proto.input_size(); ++i) {
     if (proto.input(i).empty()) continue;
-    const State state = scope.use(proto.input(i), context_.unsupported).state;
-    if (state == State::kSequence && !is_taken(i)) {
+    const ScopedValue& known = scope.use(proto.input(i), context_.unsupported);
+    if (is_sequence(known) && !is_taken(i)) {
       complete = false;
       context_.unsupported.add(describe(proto, scope.opsets), name,
                                fmt::format("input {} is a sequence", i));
     }
-    complete &= state == State::kImported || state == State::kSequence;
+    complete &= known.state == State::kImported || is_sequence(known);
   }
   return complete;
 }
@@ -235,7 +236,7 @@ NodeImporter::SequenceInputs NodeImporter::sequence_inputs(const NodeProto& prot
   if (is_loop_of_sequences(proto, scope)) return SequenceInputs::kCarried;
   const bool is_copy = proto.domain().empty() && proto.op_type() == "Identity" &&
                        proto.input_size() == 1 &&
-                       scope.use(proto.input(0), context_.unsupported).state == State::kSequence;
+                       is_sequence(scope.use(proto.input(0), context_.unsupported));
   return is_copy ? SequenceInputs::kFirst : SequenceInputs::kNone;
 }
 
@@ -303,7 +304,7 @@ std::vector<ScopedValue> NodeImporter::import_operator(const NodeProto& proto, c
     return {std::move(result)};
   }
   if (!row && is_loop_of_sequences(proto, scope)) {
-    auto results = import_unrolled_loop(proto, node, scope, *this);
+    auto results = import_sequence_loop(proto, node, scope, *this);
     node.expect_all_read();
     return results.value_or(std::vector<ScopedValue>(static_cast<size_t>(proto.output_size())));
   }

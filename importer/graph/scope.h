@@ -16,12 +16,13 @@ struct ScopedValue {
     kImported,  // value is kNone for an argument that a function call leaves out
     kLost,      // its node is not supported, which has been reported
     kSequence,  // of tensors, which are all known
+    kStack,     // a sequence whose length only a run knows (stack.h); its tensor is in `sequence`
     kLeftOut,   // an output that a supported node does not compute: reported when used
   };
   State state = State::kLost;
   ValueId value = ValueId::kNone;
   std::string what = {}, node = {}, reason = {};  // of kLeftOut, for the report
-  std::vector<ValueId> sequence = {};             // of kSequence
+  std::vector<ValueId> sequence = {};             // of kSequence and kStack
 };
 
 // The scope of the main graph, of a function call, or of a body.

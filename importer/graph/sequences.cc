@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/importer/graph/stack.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 #include "anneal/importer/ops/expression.h"
 
@@ -35,11 +36,18 @@ Sequence construct(Node& node) {
   return elements;
 }
 
+// Whether each part is one element.
+bool splits_elements(Node& node) {
+  if (!node.has_input(1)) return true;
+  node.dtype(1, kIndices);
+  const auto part = node.known_integers(1);
+  return node.rank(1) == 0 && part && part->front() == 1;
+}
+
 // Sizes of the parts along an axis.
 std::vector<int64_t> parts_of(Node& node, int axis) {
   const Size size = node.shape(0)[axis];
   if (!size.known()) node.unsupported("parts of an axis of unknown size");
-  if (node.has_input(1)) node.dtype(1, kIndices);
   std::vector<int64_t> parts = {1};
   if (node.has_input(1)) parts = node.integers_of_input(1, "the sizes of parts");
   if (!node.has_input(1) || node.rank(1) == 0) {
@@ -58,10 +66,13 @@ std::vector<int64_t> parts_of(Node& node, int axis) {
   return parts;
 }
 
-Sequence split(Node& node) {
+ScopedValue split(Node& node) {
   node.expect_inputs(1, 2);
   const auto axis = node.resolve_axis(node.integer("axis", 0), node.rank(0));
   const bool keeps = node.flag("keepdims", true) || node.has_input(1);
+  const bool are_elements = splits_elements(node);
+  if (are_elements && !node.shape(0)[static_cast<int>(axis)].known())
+    return split_into_stack(node, static_cast<int>(axis), keeps);
   const std::vector<int64_t> parts = parts_of(node, static_cast<int>(axis));
   const ValueId axes = node.integers_value({axis}, "axes");
   const ValueId steps = node.integers_value({1}, "steps");
@@ -80,7 +91,7 @@ Sequence split(Node& node) {
     }
     elements.push_back(part);
   }
-  return elements;
+  return {.state = ScopedValue::State::kSequence, .sequence = std::move(elements)};
 }
 
 Outputs concatenate(Node& node, const Sequence& elements) {
@@ -120,12 +131,17 @@ ScopedValue import_sequence(const anneal_onnx::NodeProto& proto, Node& node, Sco
     return sequence({});
   }
   if (op == "SequenceConstruct") return sequence(construct(node));
-  if (op == "SplitToSequence") return sequence(split(node));
+  if (op == "SplitToSequence") return split(node);
 
   const bool given = proto.input_size() > 0 && !proto.input(0).empty();
-  if (!given || scope.use(proto.input(0), unsupported).state != State::kSequence)
+  if (!given || !is_sequence(scope.use(proto.input(0), unsupported)))
     node.unsupported("a sequence known only at run time");
-  Sequence elements = scope.use(proto.input(0), unsupported).sequence;
+  const ScopedValue known = scope.use(proto.input(0), unsupported);
+  if (known.state == State::kStack) return import_stack_operator(op, node, known.sequence[0]);
+  // A place that only a run knows, among tensors of one type.
+  if (op == "SequenceAt" && node.has_input(1) && !node.known_integers(1))
+    return import_stack_operator(op, node, stacked(node, known, "stack"));
+  Sequence elements = known.sequence;
   const auto count = static_cast<int64_t>(elements.size());
   if (op == "Identity") return sequence(std::move(elements));
   if (op == "SequenceLength")

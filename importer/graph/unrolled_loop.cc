@@ -1,11 +1,11 @@
-// Loops of sequences.
+// A Loop whose iterations are counted while importing: its body stands in the graph once for each.
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "anneal/importer/graph/control_flow.h"
 #include "anneal/importer/graph/loop_body.h"
-#include "anneal/importer/graph/node_order.h"
+#include "anneal/importer/graph/stack.h"
 #include "anneal/importer/onnx/onnx.pb.h"
 #include "anneal/importer/ops/expression.h"
 
@@ -44,7 +44,6 @@ class LoopUnroller {
   int64_t most_iterations() const;
   // False if something in the body is not supported, which has been reported.
   bool add_iteration(int64_t number);
-  ScopedValue stacked(size_t k);
 
   const NodeProto& proto_;
   Node& node_;
@@ -54,7 +53,7 @@ class LoopUnroller {
   const size_t carried_;
   std::vector<ScopedValue> values_;
   ValueId goes_on_ = ValueId::kNone;
-  std::vector<std::vector<ValueId>> elements_;  // of each stacked result
+  std::vector<std::vector<ValueId>> elements_;  // of stacked results
 };
 
 std::optional<std::vector<ScopedValue>> LoopUnroller::import() {
@@ -69,7 +68,10 @@ std::optional<std::vector<ScopedValue>> LoopUnroller::import() {
   for (int64_t number = 0; number < most && is_positive(node_, goes_on_, "a condition"); ++number)
     if (!add_iteration(number)) return std::nullopt;
   std::vector<ScopedValue> results = values_;
-  for (size_t k = 0; k < elements_.size(); ++k) results.push_back(stacked(k));
+  for (size_t k = 0; k < elements_.size(); ++k) {
+    const ScopedValue sequence{.state = State::kSequence, .sequence = elements_[k]};
+    results.push_back({State::kImported, stacked(node_, sequence, fmt::format("stacked{}", k))});
+  }
   results.resize(static_cast<size_t>(proto_.output_size()));
   return results;
 }
@@ -102,47 +104,19 @@ bool LoopUnroller::add_iteration(int64_t number) {
   std::vector<ScopedValue> results;
   for (const auto& output : body_.output()) {
     results.push_back(inner.use(output.name(), nodes_.context().unsupported));
-    const State state = results.back().state;
-    if (state != State::kImported && state != State::kSequence) return false;
+    if (results.back().state != State::kImported && !is_sequence(results.back())) return false;
   }
   goes_on_ = results[0].value;
   std::copy_n(results.begin() + 1, carried_, values_.begin());
   for (size_t k = 0; k < elements_.size(); ++k) {
-    if (results[1 + carried_ + k].state == State::kSequence)
+    if (is_sequence(results[1 + carried_ + k]))
       node_.invalid(fmt::format("stacked result {} is a sequence", k));
     elements_[k].push_back(results[1 + carried_ + k].value);
   }
   return true;
 }
 
-ScopedValue LoopUnroller::stacked(size_t k) {
-  const std::vector<ValueId>& elements = elements_[k];
-  if (elements.empty()) node_.unsupported("stacked results of no iteration");
-  std::vector<ValueId> parts;
-  for (size_t i = 0; i < elements.size(); ++i) {
-    const Shape& shape = node_.graph().value(elements[i]).type().shape;
-    std::vector<Size> longer = {Size(1)};
-    longer.insert(longer.end(), shape.begin(), shape.end());
-    parts.push_back(reshape(node_, elements[i], longer, fmt::format("stacked{}/{}", k, i)));
-  }
-  return {State::kImported, node_.result(Concat{}, parts, fmt::format("stacked{}", k),
-                                         static_cast<int>(carried_ + k))[0]};
-}
-
 }  // namespace
-
-bool is_loop_of_sequences(const NodeProto& proto, const Scope& scope) {
-  if (!is_control_flow(proto) || proto.op_type() != "Loop") return false;
-  bool found = false;
-  const auto look_at = [&](const std::string& name) {
-    const ScopedValue* const known = scope.find(name);
-    found = found || (known && known->state == State::kSequence);
-  };
-  for (const std::string& input : proto.input()) look_at(input);
-  for (const auto& attribute : proto.attribute())
-    if (attribute.has_g()) for_values_from_outside(attribute.g(), look_at);
-  return found;
-}
 
 std::optional<std::vector<ScopedValue>> import_unrolled_loop(const NodeProto& proto, Node& node,
                                                              Scope& scope, NodeImporter& nodes) {

@@ -31,10 +31,14 @@ Outputs import_slice(Node& node) {
   node.expect_inputs(3, 5);
   for (int i = 1; i < node.input_count(); ++i)
     if (node.has_input(i)) node.dtype(i, kIndices);
-  const Shape& starts = node.shape(1);
-  if (starts.rank() != 1 || !starts[0].known())
-    node.unsupported("a number of axes known only at run time");
-  const auto count = static_cast<size_t>(starts[0].value());
+  if (node.rank(1) != 1) node.unsupported("starts that are no list");
+  // Of a number that only a run knows one start is expected: the run fails if there are others.
+  const Size given_count = node.shape(node.has_input(3) ? 3 : 1)[0];
+  const auto count = static_cast<size_t>(given_count.known() ? given_count.value() : 1);
+  const auto bounds = [&](int i, const char* name) {
+    return reshape(node, as_i64(node, node.input(i), name), {static_cast<int64_t>(count)},
+                   std::string(name) + "/counted");
+  };
   if (count > kMaxRank) node.invalid(fmt::format("{} axes are sliced", count));
   ValueId axes, steps;
   if (!node.has_input(3)) {
@@ -52,8 +56,7 @@ Outputs import_slice(Node& node) {
   } else {
     steps = as_i64(node, node.input(4), "steps");
   }
-  return node.result(Slice{}, {node.input(0), as_i64(node, node.input(1), "starts"),
-                               as_i64(node, node.input(2), "ends"), axes, steps});
+  return node.result(Slice{}, {node.input(0), bounds(1, "starts"), bounds(2, "ends"), axes, steps});
 }
 
 // The input, whose axis must be as long as all parts together: a slice alone would silently take

@@ -1,0 +1,290 @@
+// Loops of sequences. A short one whose iterations are counted while importing is unrolled. Any
+// other one becomes a Loop without sequences: those that it reads from outside are stacks, and what
+// its iterations append to a sequence that it carries is a stacked result.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "anneal/importer/graph/control_flow.h"
+#include "anneal/importer/graph/node_order.h"
+#include "anneal/importer/graph/stack.h"
+#include "anneal/importer/node/attempt.h"
+#include "anneal/importer/onnx/onnx.pb.h"
+#include "anneal/importer/ops/expression.h"
+
+namespace anneal {
+namespace {
+
+using anneal_onnx::GraphProto;
+using anneal_onnx::NodeProto;
+using State = ScopedValue::State;
+
+constexpr int64_t kShortLoop = 64, kMostUnrolled = 4096;
+
+// The names outside that the bodies of a node read, each once.
+std::vector<std::string> names_from_outside(const NodeProto& proto) {
+  std::vector<std::string> names;
+  for (const auto& attribute : proto.attribute())
+    if (attribute.has_g())
+      for_values_from_outside(attribute.g(), [&](const std::string& name) {
+        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+      });
+  return names;
+}
+
+GraphProto& body_of(NodeProto& loop) {
+  for (auto& attribute : *loop.mutable_attribute())
+    if (attribute.name() == "body") return *attribute.mutable_g();
+  fail(ErrorCode::kInvalidModel, "attribute \"body\" is missing");
+}
+
+// What a Loop becomes without the sequences that it carries.
+struct PlainLoop {
+  NodeProto loop;
+  std::shared_ptr<const void> file;  // of the model that `loop` is from
+  // Of each carried sequence: its place among the carried values, and how many stacked results,
+  // which come last, have what an iteration appends, in order.
+  struct Appended {
+    int place;
+    int count;
+  };
+  std::vector<Appended> sequences;
+};
+
+// Takes the sequences out of a Loop. Fails with kUnsupported if its body does more with one than
+// append to it.
+class SequenceRemover {
+ public:
+  SequenceRemover(const NodeProto& proto, const Node& node, const Scope& scope)
+      : proto_(proto), node_(node), scope_(scope), plain_(std::make_shared<PlainLoop>()) {
+    plain_->loop = proto;
+    plain_->file = scope.model->file;
+  }
+  std::shared_ptr<PlainLoop> run();
+
+ private:
+  // The nodes of the body that append to the sequence, from the last to the first.
+  std::vector<int> find_chain(const std::string& begin, const std::string& end) const;
+  void check_readers(const std::string& begin, const std::vector<int>& chain) const;
+  int producer(const std::string& name) const;
+
+  const NodeProto& proto_;
+  const Node& node_;
+  const Scope& scope_;
+  std::shared_ptr<PlainLoop> plain_;
+};
+
+int SequenceRemover::producer(const std::string& name) const {
+  const GraphProto& body = body_of(plain_->loop);
+  for (int i = 0; i < body.node_size(); ++i)
+    if (std::ranges::find(body.node(i).output(), name) != body.node(i).output().end()) return i;
+  node_.unsupported("a carried sequence to which an iteration does not append");
+}
+
+std::vector<int> SequenceRemover::find_chain(const std::string& begin,
+                                             const std::string& end) const {
+  std::vector<int> chain;
+  for (std::string name = end; name != begin;) {
+    chain.push_back(producer(name));
+    const NodeProto& last = body_of(plain_->loop).node(chain.back());
+    const bool appends = last.op_type() == "SequenceInsert" && last.input_size() >= 2 &&
+                         (last.input_size() == 2 || last.input(2).empty());
+    if (!appends && !(last.op_type() == "Identity" && last.input_size() == 1))
+      node_.unsupported(
+          fmt::format("{} of a sequence that the loop carries, whose number of iterations only a "
+                      "run knows",
+                      last.op_type()));
+    name = last.input(0);
+    if (chain.size() > static_cast<size_t>(body_of(plain_->loop).node_size()))
+      node_.invalid("a cycle in the body");
+  }
+  return chain;
+}
+
+// Nothing but the chain reads what it makes.
+void SequenceRemover::check_readers(const std::string& begin, const std::vector<int>& chain) const {
+  const GraphProto& body = body_of(plain_->loop);
+  std::vector<std::string> made = {begin};
+  for (const int i : chain) made.push_back(body.node(i).output(0));
+  int reads = 0;
+  const VisitName count = [&](const std::string& name) {
+    reads += static_cast<int>(std::ranges::count(made, name));
+  };
+  for (const NodeProto& each : body.node()) {
+    for (const std::string& input : each.input()) count(input);
+    for (const auto& attribute : each.attribute())
+      if (attribute.has_g()) for_values_from_outside(attribute.g(), count);
+  }
+  for (const auto& output : body.output()) count(output.name());
+  if (reads != static_cast<int>(made.size()))
+    node_.unsupported(
+        "a body that reads the sequence to which it appends, and whose number of iterations only a "
+        "run knows");
+}
+
+std::shared_ptr<PlainLoop> SequenceRemover::run() {
+  NodeProto& loop = plain_->loop;
+  GraphProto& body = body_of(loop);
+  const int carried = std::max(proto_.input_size() - 2, 0);
+  if (body.input_size() != 2 + carried || body.output_size() < 1 + carried)
+    node_.invalid("a body with other inputs and outputs than its Loop");
+  while (loop.output_size() < body.output_size() - 1) loop.add_output("");
+  std::vector<bool> is_removed(static_cast<size_t>(body.node_size()));
+  std::vector<std::string> appended;
+  std::vector<int> places;
+  for (int k = 0; k < carried; ++k) {
+    const ScopedValue* const start = scope_.find(proto_.input(2 + k));
+    if (!start || !is_sequence(*start)) continue;
+    const std::string begin = body.input(2 + k).name();
+    const std::vector<int> chain = find_chain(begin, body.output(1 + k).name());
+    check_readers(begin, chain);
+    int count = 0;
+    for (auto i = chain.rbegin(); i != chain.rend(); ++i) {
+      is_removed[static_cast<size_t>(*i)] = true;
+      if (body.node(*i).op_type() != "SequenceInsert") continue;
+      appended.push_back(body.node(*i).input(1));
+      ++count;
+    }
+    plain_->sequences.push_back({k, count});
+    places.push_back(k);
+  }
+  for (auto k = places.rbegin(); k != places.rend(); ++k) {
+    loop.mutable_input()->DeleteSubrange(2 + *k, 1);
+    loop.mutable_output()->DeleteSubrange(*k, 1);
+    body.mutable_input()->DeleteSubrange(2 + *k, 1);
+    body.mutable_output()->DeleteSubrange(1 + *k, 1);
+  }
+  for (int i = body.node_size(); i-- > 0;)
+    if (is_removed[static_cast<size_t>(i)]) body.mutable_node()->DeleteSubrange(i, 1);
+  for (size_t i = 0; i < appended.size(); ++i) {
+    body.add_output()->set_name(appended[i]);
+    loop.add_output(fmt::format("{}/appended{}", node_.name(), i));
+  }
+  return std::move(plain_);
+}
+
+// Results of the Loop without sequences as those of the Loop with them.
+class SequenceLoop {
+ public:
+  SequenceLoop(const NodeProto& proto, Node& node, Scope& scope, NodeImporter& nodes)
+      : proto_(proto), node_(node), scope_(scope), nodes_(nodes) {}
+  std::optional<std::vector<ScopedValue>> import();
+
+ private:
+  std::optional<Outputs> import_plain(const std::shared_ptr<PlainLoop>& plain);
+  ScopedValue with_appended(const ScopedValue& start, std::vector<ValueId> appended, int place);
+
+  const NodeProto& proto_;
+  Node& node_;
+  Scope& scope_;
+  NodeImporter& nodes_;
+};
+
+std::optional<std::vector<ScopedValue>> SequenceLoop::import() {
+  const UnsupportedReport before = nodes_.context().unsupported;
+  const auto is_counted = [&](int64_t most) {
+    const auto trips = node_.known_integers(0);
+    return trips && trips->size() == 1 && trips->front() <= most;
+  };
+  const auto plain = [&]() -> std::optional<std::vector<ScopedValue>> {
+    const auto without = SequenceRemover(proto_, node_, scope_).run();
+    const auto outputs = import_plain(without);
+    if (!outputs) return std::nullopt;
+    std::vector<ScopedValue> results;
+    size_t next = 0, appended = outputs->size();
+    for (const auto& sequence : without->sequences) appended -= static_cast<size_t>(sequence.count);
+    auto sequence = without->sequences.begin();
+    for (int k = 0; k < proto_.output_size(); ++k) {
+      if (sequence == without->sequences.end() || sequence->place != k) {
+        results.push_back({State::kImported, (*outputs)[next++]});
+        continue;
+      }
+      const auto first = outputs->begin() + static_cast<ptrdiff_t>(appended);
+      const ScopedValue start = scope_.use(proto_.input(2 + k), nodes_.context().unsupported);
+      results.push_back(with_appended(start, {first, first + sequence->count}, k));
+      appended += static_cast<size_t>(sequence++->count);
+    }
+    return results;
+  };
+  if (!is_counted(kMostUnrolled)) return plain();
+  const bool is_short = is_counted(kShortLoop);
+  const auto unrolled = [&] { return import_unrolled_loop(proto_, node_, scope_, nodes_); };
+  auto first = attempt([&] { return is_short ? unrolled() : plain(); });
+  if (first) return *std::move(first);
+  if (first.error().code() != ErrorCode::kUnsupported) throw first.error();
+  nodes_.context().unsupported = before;
+  auto second = attempt([&] { return is_short ? plain() : unrolled(); });
+  if (second) return *std::move(second);
+  if (second.error().code() != ErrorCode::kUnsupported) throw second.error();
+  nodes_.context().unsupported = before;
+  throw first.error();
+}
+
+std::optional<Outputs> SequenceLoop::import_plain(const std::shared_ptr<PlainLoop>& plain) {
+  Scope inner = scope_.body_scope(scope_.prefix);
+  for (const std::string& name : names_from_outside(plain->loop)) {
+    const ScopedValue* const known = scope_.find(name);
+    if (!known || known->state != State::kSequence || known->sequence.empty()) continue;
+    const ScopedValue used = scope_.use(name, nodes_.context().unsupported);
+    inner.define(name, stack_of(stacked(node_, used, name + "/stack")));
+  }
+  std::vector<ValueId> inputs;
+  for (const std::string& name : plain->loop.input())
+    inputs.push_back(name.empty() ? ValueId::kNone
+                                  : scope_.use(name, nodes_.context().unsupported).value);
+  std::vector<std::string> names;
+  for (const std::string& name : plain->loop.output())
+    names.push_back(name.empty() ? "" : scope_.graph_name(name));
+  std::vector<Node::Attribute> attributes;
+  for (const auto& attribute : plain->loop.attribute())
+    attributes.push_back({attribute.name(), &attribute});
+  Node loop(*scope_.model, node_.name(), node_.opset(), std::move(attributes), std::move(inputs),
+            std::move(names));
+  node_.ignore("body");
+  // Constants may lie in the memory of the changed Loop.
+  const auto file = std::exchange(scope_.model->file, plain);
+  const auto outputs = attempt([&] { return import_loop(plain->loop, loop, inner, nodes_); });
+  scope_.model->file = file;
+  if (!outputs) throw outputs.error();
+  return *outputs;
+}
+
+ScopedValue SequenceLoop::with_appended(const ScopedValue& start, std::vector<ValueId> appended,
+                                        int place) {
+  if (appended.empty()) return start;
+  const std::string suffix = fmt::format("sequence{}", place);
+  ValueId all = appended[0];
+  if (appended.size() > 1) {
+    // Those of an iteration beside each other.
+    const Shape shape = node_.graph().value(all).type().shape;
+    std::vector<Size> longer(shape.begin(), shape.end()), merged = longer;
+    longer.insert(longer.begin() + 1, Size(1));
+    for (size_t i = 0; i < appended.size(); ++i)
+      appended[i] = reshape(node_, appended[i], longer, fmt::format("{}/appended{}", suffix, i));
+    merged[0] = node_.sizes().mul(shape[0], Size(static_cast<int64_t>(appended.size())));
+    const ValueId beside = node_.layer(Concat{.axis = 1}, appended, suffix + "/beside");
+    all = reshape(node_, beside, merged, suffix + "/appended");
+  }
+  return stack_of(joined(node_, start, all, suffix));
+}
+
+}  // namespace
+
+bool is_loop_of_sequences(const NodeProto& proto, const Scope& scope) {
+  if (!is_control_flow(proto) || proto.op_type() != "Loop") return false;
+  const auto names_sequence = [&](const std::string& name) {
+    const ScopedValue* const known = scope.find(name);
+    return known && is_sequence(*known);
+  };
+  return std::ranges::any_of(proto.input(), names_sequence) ||
+         std::ranges::any_of(names_from_outside(proto), names_sequence);
+}
+
+std::optional<std::vector<ScopedValue>> import_sequence_loop(const NodeProto& proto, Node& node,
+                                                             Scope& scope, NodeImporter& nodes) {
+  return SequenceLoop(proto, node, scope, nodes).import();
+}
+
+}  // namespace anneal
