@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "anneal/importer/graph/node_order.h"
 #include "anneal/importer/graph/operators.h"
 #include "anneal/importer/node/node.h"
 #include "anneal/importer/node/unsupported.h"
@@ -17,6 +18,7 @@ struct ScopedValue {
     kLost,      // its node is not supported, which has been reported
     kSequence,  // of tensors, which are all known
     kStack,     // a sequence whose length only a run knows (stack.h); its tensor is in `sequence`
+    kJoined,    // a sequence that is only concatenated: the result is in `sequence`
     kLeftOut,   // an output that a supported node does not compute: reported when used
   };
   State state = State::kLost;
@@ -39,6 +41,7 @@ struct Scope {
   std::unordered_map<std::string, std::string> outer_names = {};  // of a function's outputs
   std::vector<Node::Attribute> attributes = {};                   // of the call
   int depth = 0;
+  const NodeList* nodes = nullptr;  // that are being imported
 
   // The scope of a body whose nodes become part of this scope's graph.
   Scope body_scope(std::string body_prefix);

@@ -1,12 +1,15 @@
 // Loops of sequences. A short one whose iterations are counted while importing is unrolled. Any
 // other one becomes a Loop without sequences: those that it reads from outside are stacks, and what
-// its iterations append to a sequence that it carries is a stacked result.
+// its iterations append to a sequence that it carries is a stacked result; or, where the sizes of
+// these tensors differ and the sequence is only concatenated, it carries the tensor of that.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 
+#include "anneal/core/new_tensor.h"
 #include "anneal/importer/graph/control_flow.h"
 #include "anneal/importer/graph/node_order.h"
 #include "anneal/importer/graph/stack.h"
@@ -57,8 +60,14 @@ struct PlainLoop {
 // append to it.
 class SequenceRemover {
  public:
-  SequenceRemover(const NodeProto& proto, const Node& node, const Scope& scope)
-      : proto_(proto), node_(node), scope_(scope), plain_(std::make_shared<PlainLoop>()) {
+  // axes: of sequences, by their place, that are carried as what they are along that axis.
+  SequenceRemover(const NodeProto& proto, const Node& node, const Scope& scope,
+                  const std::map<int, int64_t>& axes)
+      : proto_(proto),
+        node_(node),
+        scope_(scope),
+        axes_(axes),
+        plain_(std::make_shared<PlainLoop>()) {
     plain_->loop = proto;
     plain_->file = scope.model->file;
   }
@@ -69,10 +78,12 @@ class SequenceRemover {
   std::vector<int> find_chain(const std::string& begin, const std::string& end) const;
   void check_readers(const std::string& begin, const std::vector<int>& chain) const;
   int producer(const std::string& name) const;
+  static void concatenate(int64_t axis, NodeProto& insertion);
 
   const NodeProto& proto_;
   const Node& node_;
   const Scope& scope_;
+  const std::map<int, int64_t>& axes_;
   std::shared_ptr<PlainLoop> plain_;
 };
 
@@ -124,6 +135,16 @@ void SequenceRemover::check_readers(const std::string& begin, const std::vector<
         "run knows");
 }
 
+// In place of a SequenceInsert.
+void SequenceRemover::concatenate(int64_t axis, NodeProto& insertion) {
+  if (insertion.op_type() != "SequenceInsert") return;
+  insertion.set_op_type("Concat");
+  auto* const attribute = insertion.add_attribute();
+  attribute->set_name("axis");
+  attribute->set_type(anneal_onnx::AttributeProto::INT);
+  attribute->set_i(axis);
+}
+
 std::shared_ptr<PlainLoop> SequenceRemover::run() {
   NodeProto& loop = plain_->loop;
   GraphProto& body = body_of(loop);
@@ -141,6 +162,10 @@ std::shared_ptr<PlainLoop> SequenceRemover::run() {
     const std::vector<int> chain = find_chain(begin, body.output(1 + k).name());
     check_readers(begin, chain);
     int count = 0;
+    if (const auto axis = axes_.find(k); axis != axes_.end()) {
+      for (const int i : chain) concatenate(axis->second, *body.mutable_node(i));
+      continue;
+    }
     for (auto i = chain.rbegin(); i != chain.rend(); ++i) {
       is_removed[static_cast<size_t>(*i)] = true;
       if (body.node(*i).op_type() != "SequenceInsert") continue;
@@ -173,53 +198,149 @@ class SequenceLoop {
   std::optional<std::vector<ScopedValue>> import();
 
  private:
+  using Results = std::optional<std::vector<ScopedValue>>;
+
+  bool is_counted(int64_t most) const;
+  Results import_without_sequences();
   std::optional<Outputs> import_plain(const std::shared_ptr<PlainLoop>& plain);
+  Results results_of(const PlainLoop& plain, const Outputs& outputs);
+  // Of sequences whose tensors differ in size: the axis along which each is concatenated.
+  std::map<int, int64_t> axes_of_joined(const PlainLoop& plain, const Outputs& outputs);
+  std::optional<int64_t> only_concatenated(const std::string& name, int rank) const;
+  bool is_known_outside(Size size) const;
+  ValueId nothing(const Type& stack, int64_t axis, int place);
+  ScopedValue start_of(int place) {
+    return scope_.use(proto_.input(2 + place), nodes_.context().unsupported);
+  }
   ScopedValue with_appended(const ScopedValue& start, std::vector<ValueId> appended, int place);
 
   const NodeProto& proto_;
   Node& node_;
   Scope& scope_;
   NodeImporter& nodes_;
+  std::map<int, int64_t> axes_;        // as of SequenceRemover
+  std::map<int, ValueId> beginnings_;  // of these sequences: tensors without elements
 };
 
-std::optional<std::vector<ScopedValue>> SequenceLoop::import() {
+// Whether the iterations may be known while importing: without a trip count the condition decides.
+bool SequenceLoop::is_counted(int64_t most) const {
+  if (!node_.has_input(0)) return most == kMostUnrolled;
+  const auto trips = node_.known_integers(0);
+  return trips && trips->size() == 1 && trips->front() <= most;
+}
+
+SequenceLoop::Results SequenceLoop::import() {
+  if (!is_counted(kMostUnrolled)) return import_without_sequences();
   const UnsupportedReport before = nodes_.context().unsupported;
-  const auto is_counted = [&](int64_t most) {
-    const auto trips = node_.known_integers(0);
-    return trips && trips->size() == 1 && trips->front() <= most;
-  };
-  const auto plain = [&]() -> std::optional<std::vector<ScopedValue>> {
-    const auto without = SequenceRemover(proto_, node_, scope_).run();
-    const auto outputs = import_plain(without);
-    if (!outputs) return std::nullopt;
-    std::vector<ScopedValue> results;
-    size_t next = 0, appended = outputs->size();
-    for (const auto& sequence : without->sequences) appended -= static_cast<size_t>(sequence.count);
-    auto sequence = without->sequences.begin();
-    for (int k = 0; k < proto_.output_size(); ++k) {
-      if (sequence == without->sequences.end() || sequence->place != k) {
-        results.push_back({State::kImported, (*outputs)[next++]});
-        continue;
-      }
-      const auto first = outputs->begin() + static_cast<ptrdiff_t>(appended);
-      const ScopedValue start = scope_.use(proto_.input(2 + k), nodes_.context().unsupported);
-      results.push_back(with_appended(start, {first, first + sequence->count}, k));
-      appended += static_cast<size_t>(sequence++->count);
-    }
-    return results;
-  };
-  if (!is_counted(kMostUnrolled)) return plain();
   const bool is_short = is_counted(kShortLoop);
-  const auto unrolled = [&] { return import_unrolled_loop(proto_, node_, scope_, nodes_); };
-  auto first = attempt([&] { return is_short ? unrolled() : plain(); });
+  const auto import_as = [&](bool unrolls) {
+    return attempt([&] {
+      return unrolls ? import_unrolled_loop(proto_, node_, scope_, nodes_)
+                     : import_without_sequences();
+    });
+  };
+  auto first = import_as(is_short);
   if (first) return *std::move(first);
   if (first.error().code() != ErrorCode::kUnsupported) throw first.error();
   nodes_.context().unsupported = before;
-  auto second = attempt([&] { return is_short ? plain() : unrolled(); });
+  auto second = import_as(!is_short);
   if (second) return *std::move(second);
   if (second.error().code() != ErrorCode::kUnsupported) throw second.error();
   nodes_.context().unsupported = before;
   throw first.error();
+}
+
+SequenceLoop::Results SequenceLoop::import_without_sequences() {
+  const auto plain = SequenceRemover(proto_, node_, scope_, axes_).run();
+  const auto outputs = import_plain(plain);
+  if (!outputs) return std::nullopt;
+  axes_ = axes_of_joined(*plain, *outputs);
+  if (axes_.empty()) return results_of(*plain, *outputs);
+  const auto joined = SequenceRemover(proto_, node_, scope_, axes_).run();
+  const auto again = import_plain(joined);
+  if (!again) return std::nullopt;
+  return results_of(*joined, *again);
+}
+
+SequenceLoop::Results SequenceLoop::results_of(const PlainLoop& plain, const Outputs& outputs) {
+  std::vector<ScopedValue> results;
+  size_t appended = outputs.size(), next = 0;
+  for (const auto& sequence : plain.sequences) appended -= static_cast<size_t>(sequence.count);
+  auto sequence = plain.sequences.begin();
+  for (int k = 0; k < proto_.output_size(); ++k) {
+    if (axes_.contains(k)) {
+      results.push_back({.state = State::kJoined, .sequence = {outputs[next++]}});
+    } else if (sequence == plain.sequences.end() || sequence->place != k) {
+      results.push_back({State::kImported, outputs[next++]});
+    } else {
+      const auto first = outputs.begin() + static_cast<ptrdiff_t>(appended);
+      results.push_back(with_appended(start_of(k), {first, first + sequence->count}, k));
+      appended += static_cast<size_t>(sequence++->count);
+    }
+  }
+  return results;
+}
+
+bool SequenceLoop::is_known_outside(Size size) const {
+  const SizeTable& sizes = node_.graph().sizes();
+  std::vector<bool> known(sizes.symbols().size());
+  for (const Scope* around = &scope_; around; around = around->outer) {
+    const auto of_inputs = around->model->graph.symbols_of_inputs();
+    for (size_t i = 0; i < known.size(); ++i) known[i] = known[i] || of_inputs[i];
+  }
+  return is_made_of(sizes, size, known);
+}
+
+std::map<int, int64_t> SequenceLoop::axes_of_joined(const PlainLoop& plain,
+                                                    const Outputs& outputs) {
+  std::map<int, int64_t> axes;
+  size_t first = outputs.size();
+  for (const auto& sequence : plain.sequences) first -= static_cast<size_t>(sequence.count);
+  for (const auto& [place, count] : plain.sequences) {
+    const size_t at = first;
+    first += static_cast<size_t>(count);
+    if (count == 0 || place >= proto_.output_size()) continue;
+    const Type stack = node_.graph().value(outputs[at]).type();
+    const auto axis = only_concatenated(proto_.output(place), stack.shape.rank() - 1);
+    const ScopedValue start = start_of(place);
+    if (!axis || start.state != State::kSequence || !start.sequence.empty() ||
+        is_known_outside(stack.shape[static_cast<int>(*axis) + 1]))
+      continue;
+    axes.emplace(place, *axis);
+    beginnings_.emplace(place, nothing(stack, *axis, place));
+  }
+  return axes;
+}
+
+// The axis along which every reader of a sequence of tensors of `rank` axes concatenates it.
+std::optional<int64_t> SequenceLoop::only_concatenated(const std::string& name, int rank) const {
+  std::optional<int64_t> axis;
+  for (const NodeProto& reader : *scope_.nodes) {
+    if (std::ranges::find(reader.input(), name) == reader.input().end()) continue;
+    int64_t own = 0;
+    if (reader.op_type() != "ConcatFromSequence") return std::nullopt;
+    for (const auto& attribute : reader.attribute()) {
+      if (attribute.name() == "axis") own = attribute.i();
+      if (attribute.name() == "new_axis" && attribute.i() != 0) return std::nullopt;
+    }
+    own = node_.resolve_axis(own, rank);
+    if (axis && *axis != own) return std::nullopt;
+    axis = own;
+  }
+  return axis;
+}
+
+// Tensors of the stack, concatenated, before the first iteration.
+ValueId SequenceLoop::nothing(const Type& stack, int64_t axis, int place) {
+  std::vector<Size> dims(stack.shape.begin() + 1, stack.shape.end());
+  dims[static_cast<size_t>(axis)] = 0;
+  if (!std::ranges::all_of(dims, [&](Size size) { return is_known_outside(size); }))
+    node_.unsupported("a sequence of tensors that differ in the size of several axes");
+  const std::string suffix = fmt::format("sequence{}/nothing", place);
+  auto zero = allocate_tensor(stack.dtype, {});
+  std::ranges::fill(zero.data, std::byte{0});
+  const ValueId number = node_.constant_value(std::move(zero.tensor), suffix + "/zero");
+  return node_.layer(Expand{}, {number, node_.sizes_value(dims, suffix + "/dims")}, suffix);
 }
 
 std::optional<Outputs> SequenceLoop::import_plain(const std::shared_ptr<PlainLoop>& plain) {
@@ -230,10 +351,15 @@ std::optional<Outputs> SequenceLoop::import_plain(const std::shared_ptr<PlainLoo
     const ScopedValue used = scope_.use(name, nodes_.context().unsupported);
     inner.define(name, stack_of(stacked(node_, used, name + "/stack")));
   }
-  std::vector<ValueId> inputs;
-  for (const std::string& name : plain->loop.input())
-    inputs.push_back(name.empty() ? ValueId::kNone
-                                  : scope_.use(name, nodes_.context().unsupported).value);
+  size_t next = 0;
+  std::vector<ValueId> inputs, beginnings;
+  for (const auto& [place, value] : beginnings_) beginnings.push_back(value);
+  for (const std::string& name : plain->loop.input()) {
+    ScopedValue used;
+    if (!name.empty()) used = scope_.use(name, nodes_.context().unsupported);
+    if (is_sequence(used)) used.value = beginnings.at(next++);
+    inputs.push_back(used.value);
+  }
   std::vector<std::string> names;
   for (const std::string& name : plain->loop.output())
     names.push_back(name.empty() ? "" : scope_.graph_name(name));

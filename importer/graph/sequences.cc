@@ -69,8 +69,10 @@ std::vector<int64_t> parts_of(Node& node, int axis) {
 ScopedValue split(Node& node) {
   node.expect_inputs(1, 2);
   const auto axis = node.resolve_axis(node.integer("axis", 0), node.rank(0));
-  const bool keeps = node.flag("keepdims", true) || node.has_input(1);
+  // ONNX ignores keepdims beside the sizes of parts. ONNX Runtime does not, and PyTorch's unbind()
+  // relies on it.
   const bool are_elements = splits_elements(node);
+  const bool keeps = node.flag("keepdims", true) || !are_elements;
   if (are_elements && !node.shape(0)[static_cast<int>(axis)].known())
     return split_into_stack(node, static_cast<int>(axis), keeps);
   const std::vector<int64_t> parts = parts_of(node, static_cast<int>(axis));
@@ -137,6 +139,10 @@ ScopedValue import_sequence(const anneal_onnx::NodeProto& proto, Node& node, Sco
   if (!given || !is_sequence(scope.use(proto.input(0), unsupported)))
     node.unsupported("a sequence known only at run time");
   const ScopedValue known = scope.use(proto.input(0), unsupported);
+  if (known.state == State::kJoined) {
+    node.ignore("axis"), node.ignore("new_axis");
+    return value(known.sequence[0]);
+  }
   if (known.state == State::kStack) return import_stack_operator(op, node, known.sequence[0]);
   // A place that only a run knows, among tensors of one type.
   if (op == "SequenceAt" && node.has_input(1) && !node.known_integers(1))

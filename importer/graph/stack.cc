@@ -75,12 +75,14 @@ ValueId inserted(Node& node, ValueId stack) {
 ScopedValue stack_of(ValueId tensor) { return {.state = State::kStack, .sequence = {tensor}}; }
 
 bool is_sequence(const ScopedValue& value) {
-  return value.state == State::kSequence || value.state == State::kStack;
+  return value.state == State::kSequence || value.state == State::kStack ||
+         value.state == State::kJoined;
 }
 
 ValueId stacked(Node& node, const ScopedValue& sequence, std::string_view suffix) {
   const std::vector<ValueId>& elements = sequence.sequence;
   if (sequence.state == State::kStack) return elements[0];
+  if (sequence.state == State::kJoined) node.unsupported("tensors of several sizes in a sequence");
   if (elements.empty()) node.unsupported("an empty sequence whose elements only a run knows");
   std::vector<ValueId> parts;
   for (const ValueId element : elements) {

@@ -8,7 +8,7 @@
 namespace anneal {
 
 ScopedValue stack_of(ValueId tensor);
-bool is_sequence(const ScopedValue& value);  // known or a stack
+bool is_sequence(const ScopedValue& value);
 // The tensor of a stack, or the tensors of a sequence stacked; suffix: of the names of layers.
 // Fails with kUnsupported if these have several types or are none.
 ValueId stacked(Node& node, const ScopedValue& sequence, std::string_view suffix);

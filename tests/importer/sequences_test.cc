@@ -103,7 +103,8 @@ TEST(Sequences, WhatIsNotKnownIsSaid) {
        },
        "parts of 0 elements"},
       {[](ModelBuilder& m) {
-         set(m.node("SplitToSequence", {"x"}, {"s"}), "axis", int64_t{1});
+         m.integers("sizes", {3, 5});
+         set(m.node("SplitToSequence", {"x", "sizes"}, {"s"}), "axis", int64_t{1});
          m.node("SequenceLength", {"s"}, {"y"});
        },
        "an axis of unknown size"},

@@ -38,7 +38,7 @@ ModelBuilder loop_body(const std::vector<std::string>& iteration_dims = {}) {
 
 // As PyTorch writes tensor_split(): rows [bounds[i], bounds[i + 1]) are appended by iteration i,
 // whose number has an axis.
-TEST(UnrolledLoop, AppendsParts) {
+TEST(SequenceLoop, AppendsParts) {
   const auto parts = [](ModelBuilder& m) {
     m.integers("bounds", {0, 2, 5, 6}).integers("three", {3}).integers("one", {1});
     m.integers("axis", {0});
@@ -75,7 +75,7 @@ TEST(UnrolledLoop, AppendsParts) {
 
 // Reads a sequence from outside, carries a tensor, and stacks a result of each iteration. Its
 // condition ends it before its trip count does.
-TEST(UnrolledLoop, ReadsASequenceAndStops) {
+TEST(SequenceLoop, ReadsASequenceAndStops) {
   const auto looped = [](ModelBuilder& m) {
     add_number(m, "many", 9);
     add_number(m, "last", 1);
@@ -107,7 +107,7 @@ TEST(UnrolledLoop, ReadsASequenceAndStops) {
 }
 
 // The number of an iteration has an axis in loops that stay loops, too.
-TEST(UnrolledLoop, NumbersWithAnAxisInOtherLoops) {
+TEST(SequenceLoop, NumbersWithAnAxisInOtherLoops) {
   ModelBuilder m(17);
   m.input("x", {"5", "2"}).input("n", {}, TensorProto::INT64).output("y");
   m.integers("axis", {0}).integers("one", {1});
@@ -122,26 +122,47 @@ TEST(UnrolledLoop, NumbersWithAnAxisInOtherLoops) {
   EXPECT_EQ(graph.value(graph.outputs()[0].value).type().shape.rank(), 3);
 }
 
-TEST(UnrolledLoop, WhatIsNotKnownIsSaid) {
-  const auto error = [](const Build& start) {
+TEST(SequenceLoop, WhatIsNotSupportedIsSaid) {
+  using Change = std::function<void(ModelBuilder & model, ModelBuilder & body)>;
+  const auto error = [](const Change& change) {
     ModelBuilder model(17);
     model.input("x", {"3"}).input("n", {}, TensorProto::INT64).output("y");
-    start(model);
     model.node("SequenceEmpty", {}, {"none"});
     ModelBuilder body = loop_body();
     body.input("s", {});
-    body.output("s2");
-    body.node("SequenceInsert", {"s", "x"}, {"s2"});
+    change(model, body);
     set_body(model.node("Loop", {"trips", "", "none"}, {"all"}), body);
     set(model.node("ConcatFromSequence", {"all"}, {"y"}), "axis", int64_t{0});
     return error_of([&] { import_bytes(model.bytes(), ""); });
   };
-  EXPECT_THAT(error([](ModelBuilder& m) { m.node("Identity", {"n"}, {"trips"}); }),
-              HasSubstr("a number of iterations known only at run time"));
-  EXPECT_THAT(error([](ModelBuilder& m) { m.integers("trips", {1'000'000}); }),
-              HasSubstr("1000000 iterations"));
-  EXPECT_THAT(error([](ModelBuilder& m) { m.integers("trips", {0}); }),
+  const auto append = [](ModelBuilder& body, const char* to) {
+    body.output("s2");
+    body.node("SequenceInsert", {to, "x"}, {"s2"});
+  };
+  const auto run_n_times = [](ModelBuilder& m) { m.node("Identity", {"n"}, {"trips"}); };
+  EXPECT_THAT(error([&](ModelBuilder& m, ModelBuilder& body) {
+                m.integers("trips", {0});
+                append(body, "s");
+              }),
               HasSubstr("an empty sequence"));
+  EXPECT_THAT(error([&](ModelBuilder& m, ModelBuilder& body) {
+                run_n_times(m);
+                append(body, "s");
+                body.output("length");
+                body.node("SequenceLength", {"s"}, {"length"});
+              }),
+              HasSubstr("reads the sequence to which it appends"));
+  EXPECT_THAT(error([&](ModelBuilder& m, ModelBuilder& body) {
+                run_n_times(m);
+                body.node("SequenceErase", {"s"}, {"rest"});
+                append(body, "rest");
+              }),
+              HasSubstr("SequenceErase of a sequence that the loop carries"));
+  EXPECT_THAT(error([&](ModelBuilder& m, ModelBuilder& body) {
+                run_n_times(m);
+                append(body, "none");
+              }),
+              HasSubstr("to which an iteration does not append"));
 }
 
 }  // namespace
