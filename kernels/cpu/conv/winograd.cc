@@ -1,4 +1,6 @@
-// "cpu.conv.winograd": convolutions of 3 x 3 windows, tile by tile.
+// "cpu.conv.winograd": convolutions of 3 x 3 windows, tile by tile. Dilated windows meet every
+// second, third, ... pixel, so their tiles lie within each other: each of them is a cell of
+// as many tiles as there are such pixels.
 #include "anneal/kernels/cpu/conv/winograd.h"
 
 #include <algorithm>
@@ -34,38 +36,44 @@ constexpr int64_t kLeastChannels = 16, kLeastChannelsBf16 = 32, kLeastTiles = 9;
 
 int64_t cut(int64_t whole, int64_t parts, int64_t i) { return whole * i / parts; }
 
-// Rows of tiles are numbered through all images, so that blocks of whole rows are runs of output
-// pixels.
-struct Tiles {
-  int64_t height = 0, width = 0;  // of an output image
+// Cells of tiles. Their rows are numbered through all images, so that blocks of whole rows are runs
+// of output pixels.
+struct Cells {
+  int64_t height = 0, width = 0;   // of an output image
+  int64_t step_y = 1, step_x = 1;  // of the windows; tiles of a cell, down and across
   int64_t rows_per_image = 0, rows = 0, columns = 0;
 
-  Tiles() = default;
-  Tiles(int64_t images, int64_t image_height, int64_t image_width)
+  Cells() = default;
+  Cells(int64_t images, int64_t image_height, int64_t image_width, const Conv& op)
       : height(image_height),
         width(image_width),
-        rows_per_image(ceil_div(height, kOut)),
+        step_y(op.dilations[0]),
+        step_x(op.dilations[1]),
+        rows_per_image(ceil_div(height, pixels_down())),
         rows(images * rows_per_image),
-        columns(ceil_div(width, kOut)) {}
+        columns(ceil_div(width, pixels_across())) {}
+  int64_t tiles() const { return step_y * step_x; }  // of a cell
+  int64_t pixels_down() const { return kOut * step_y; }
+  int64_t pixels_across() const { return kOut * step_x; }
   int64_t image(int64_t row) const { return row / rows_per_image; }
-  int64_t y(int64_t row) const { return row % rows_per_image * kOut; }
-  // The first row of output pixels of a row of tiles, through all images, and how many it has.
+  int64_t y(int64_t row) const { return row % rows_per_image * pixels_down(); }
+  // The first row of output pixels of a row of cells, through all images, and how many it has.
   int64_t pixel_row(int64_t row) const { return image(row) * height + y(row); }
-  int64_t pixel_rows(int64_t row) const { return std::min(kOut, height - y(row)); }
+  int64_t pixel_rows(int64_t row) const { return std::min(pixels_down(), height - y(row)); }
 };
 
-// Tiles, and chunks of output channels.
+// Cells, and chunks of output channels.
 struct Block {
   int64_t row_begin, row_end;
   int64_t column_begin, column_end;
   int64_t chunk_begin, chunk_end;
-  int64_t tiles() const { return (row_end - row_begin) * (column_end - column_begin); }
+  int64_t cells() const { return (row_end - row_begin) * (column_end - column_begin); }
 };
 
 struct PreparedWinograd final : PreparedKernel {
   Epilogues::Spaces spaces;
   ChannelsLast x;
-  Tiles tiles;
+  Cells cells;
   int64_t row_blocks = 1, column_blocks = 1, chunk_blocks = 1;
   // In floats: for the transformed input, the distance of tiles and of positions; for products, the
   // distance of positions.
@@ -73,20 +81,23 @@ struct PreparedWinograd final : PreparedKernel {
   size_t zeros_at = 0, parts_at = 0, part_bytes = 0;
   size_t products_at = 0, out_at = 0, tape_at = 0;  // in a part
 
-  // The inputs of the tile whose first one is at (top, left) of an image; `zeros` for padding.
+  // The inputs of the tile whose first one is at (top, left) of an image, a step apart; `zeros` for
+  // padding.
   void find_pixels(const std::byte* image, int64_t top, int64_t left, const std::byte* zeros,
                    const std::byte* (&pixels)[kProducts]) const {
     const auto size_of_element = static_cast<int64_t>(size_of(x.element));
     const int64_t row = x.strides[1] * size_of_element, column = x.strides[2] * size_of_element;
-    const auto is_inside = [](int64_t begin, int64_t count, int64_t size) {
-      return begin >= 0 && begin + count <= size;
+    const auto is_inside = [](int64_t at, int64_t size) { return at >= 0 && at < size; };
+    const auto all_inside = [&](int64_t begin, int64_t step, int64_t size) {
+      return is_inside(begin, size) && is_inside(begin + (kIn - 1) * step, size);
     };
-    const bool is_whole = is_inside(top, kIn, x.size[1]) && is_inside(left, kIn, x.size[2]);
+    const bool is_whole =
+        all_inside(top, cells.step_y, x.size[1]) && all_inside(left, cells.step_x, x.size[2]);
     for (int64_t i = 0; i < kIn; ++i)
       for (int64_t j = 0; j < kIn; ++j) {
-        const bool is_read =
-            is_whole || (is_inside(top + i, 1, x.size[1]) && is_inside(left + j, 1, x.size[2]));
-        pixels[i * kIn + j] = is_read ? image + (top + i) * row + (left + j) * column : zeros;
+        const int64_t at_y = top + i * cells.step_y, at_x = left + j * cells.step_x;
+        const bool is_read = is_whole || (is_inside(at_y, x.size[1]) && is_inside(at_x, x.size[2]));
+        pixels[i * kIn + j] = is_read ? image + at_y * row + at_x * column : zeros;
       }
   }
 
@@ -95,10 +106,10 @@ struct PreparedWinograd final : PreparedKernel {
     const int64_t chunk = i % chunk_blocks;
     const int64_t column = i / chunk_blocks % column_blocks;
     const int64_t row = i / chunk_blocks / column_blocks;
-    return {.row_begin = cut(tiles.rows, row_blocks, row),
-            .row_end = cut(tiles.rows, row_blocks, row + 1),
-            .column_begin = cut(tiles.columns, column_blocks, column),
-            .column_end = cut(tiles.columns, column_blocks, column + 1),
+    return {.row_begin = cut(cells.rows, row_blocks, row),
+            .row_end = cut(cells.rows, row_blocks, row + 1),
+            .column_begin = cut(cells.columns, column_blocks, column),
+            .column_end = cut(cells.columns, column_blocks, column + 1),
             .chunk_begin = cut(chunks, chunk_blocks, chunk),
             .chunk_end = cut(chunks, chunk_blocks, chunk + 1)};
   }
@@ -126,7 +137,7 @@ class WinogradConv final : public Kernel {
     made->spaces = epilogues_.pixel_spaces(inputs, outputs);
     if (count(y.dims) == 0) return made;
     made->x = ChannelsLast(inputs[0], true);
-    made->tiles = Tiles(y.dims[0], y.dims[2], y.dims[3]);
+    made->cells = Cells(y.dims[0], y.dims[2], y.dims[3], op_);
     cut_blocks(*made, threads);
     place(*made, threads);
     return made;
@@ -147,6 +158,15 @@ class WinogradConv final : public Kernel {
                          const float* products, float* out) const;
   void finish(const PreparedWinograd& p, const Block& block, int64_t chunk, const LaunchArgs& args,
               const std::byte* out, std::byte* scratch) const;
+  // Columns of output pixels of a block.
+  struct Pixels {
+    int64_t first, count;
+  };
+  static Pixels pixels_across(const PreparedWinograd& p, const Block& block) {
+    const int64_t first = block.column_begin * p.cells.pixels_across();
+    const int64_t end = block.column_end * p.cells.pixels_across();
+    return {first, std::min(end, p.cells.width) - first};
+  }
   int64_t outputs_of(int64_t chunk) const {
     return std::min(weights_.chunk(), weights_.outputs() - chunk * weights_.chunk());
   }
@@ -160,14 +180,15 @@ class WinogradConv final : public Kernel {
   Tensor packed_;
 };
 
-// Whole rows of tiles if they are short. Several threads share output channels before tiles, which
+// Whole rows of cells if they are short. Several threads share output channels before tiles, which
 // reads no weights twice, but transforms inputs more than once: only so often that each thread has
 // a block. Fewer tiles to a block where threads get equally many then.
 void WinogradConv::cut_blocks(PreparedWinograd& p, int threads) const {
-  const Tiles& tiles = p.tiles;
-  p.column_blocks = ceil_div(tiles.columns, kBlockTiles);
-  const int64_t rows = std::max<int64_t>(kBlockTiles * p.column_blocks / tiles.columns, 1);
-  p.row_blocks = ceil_div(tiles.rows, rows);
+  const Cells& cells = p.cells;
+  const int64_t across = cells.columns * cells.tiles();
+  p.column_blocks = std::min(ceil_div(across, kBlockTiles), cells.columns);
+  const int64_t rows = std::max<int64_t>(kBlockTiles * p.column_blocks / across, 1);
+  p.row_blocks = ceil_div(cells.rows, rows);
   const auto is_even = [&] { return p.blocks() >= 8 * threads || p.blocks() % threads == 0; };
   if (is_even()) return;
   const int64_t least = p.row_blocks;
@@ -175,17 +196,17 @@ void WinogradConv::cut_blocks(PreparedWinograd& p, int threads) const {
   if (is_few) p.chunk_blocks = std::min(weights_.chunks(), ceil_div(threads, p.blocks()));
   if (is_even()) return;
   const int64_t chunks = std::exchange(p.chunk_blocks, 1);
-  const int64_t most = std::min(tiles.rows, is_few ? threads : 2 * least);
+  const int64_t most = std::min(cells.rows, is_few ? threads : 2 * least);
   for (; p.row_blocks <= most; ++p.row_blocks)
     if (is_even()) return;
-  p.row_blocks = is_few ? std::min(tiles.rows, ceil_div(threads, chunks)) : least;
+  p.row_blocks = is_few ? std::min(cells.rows, ceil_div(threads, chunks)) : least;
   p.chunk_blocks = chunks;
 }
 
 void WinogradConv::place(PreparedWinograd& p, int threads) const {
   constexpr int64_t kLine = 16;  // floats
-  const int64_t tiles =
-      ceil_div(p.tiles.rows, p.row_blocks) * ceil_div(p.tiles.columns, p.column_blocks);
+  const int64_t tiles = ceil_div(p.cells.rows, p.row_blocks) *
+                        ceil_div(p.cells.columns, p.column_blocks) * p.cells.tiles();
   const auto bytes = [](int64_t floats) { return static_cast<size_t>(floats) * sizeof(float); };
   // Rows a multiple of 4 KiB apart, and positions an even number of lines, would push each other
   // out of the first-level cache.
@@ -205,17 +226,20 @@ void WinogradConv::place(PreparedWinograd& p, int threads) const {
 
 void WinogradConv::transform_inputs(const PreparedWinograd& p, const Block& block,
                                     const std::byte* x, const std::byte* zeros, float* left) const {
+  const Cells& cells = p.cells;
+  const auto transform = [&](const std::byte* image, int64_t y, int64_t column) {
+    const std::byte* pixels[kProducts];
+    p.find_pixels(image, y - op_.pads_begin[0], column - op_.pads_begin[1], zeros, pixels);
+    transforms_.input(p.x.element, pixels, weights_.inputs(), left, p.left_step);
+    left += p.left_pitch;
+  };
   for (int64_t row = block.row_begin; row < block.row_end; ++row) {
     const std::byte* const image =
-        x + p.tiles.image(row) * p.x.image_stride * static_cast<int64_t>(size_of(p.x.element));
-    const int64_t first_y = p.tiles.y(row) - op_.pads_begin[0];
-    for (int64_t column = block.column_begin; column < block.column_end; ++column) {
-      const int64_t first_x = column * kOut - op_.pads_begin[1];
-      const std::byte* pixels[kProducts];
-      p.find_pixels(image, first_y, first_x, zeros, pixels);
-      transforms_.input(p.x.element, pixels, weights_.inputs(), left, p.left_step);
-      left += p.left_pitch;
-    }
+        x + cells.image(row) * p.x.image_stride * static_cast<int64_t>(size_of(p.x.element));
+    for (int64_t column = block.column_begin; column < block.column_end; ++column)
+      for (int64_t i = 0; i < cells.step_y; ++i)
+        for (int64_t j = 0; j < cells.step_x; ++j)
+          transform(image, cells.y(row) + i, column * cells.pixels_across() + j);
   }
 }
 
@@ -225,7 +249,7 @@ void WinogradConv::multiply(const PreparedWinograd& p, const Block& block, int64
   product.a_stride = p.left_pitch * 4;
   product.panel_stride = weights_.panel_bytes();
   product.c_stride = weights_.chunk();
-  product.rows = block.tiles();
+  product.rows = block.cells() * p.cells.tiles();
   product.columns = outputs_of(chunk);
   product.lanes = weights_.inputs();
   product.c_is_padded = true;
@@ -243,32 +267,41 @@ void WinogradConv::multiply(const PreparedWinograd& p, const Block& block, int64
 void WinogradConv::transform_outputs(const PreparedWinograd& p, const Block& block, int64_t outputs,
                                      const float* products, float* out) const {
   const int64_t channels = ceil_div(outputs, transforms_.lanes) * transforms_.lanes;
-  const int64_t pitch = weights_.chunk(), x = block.column_begin * kOut;
-  const int64_t width = std::min(block.column_end * kOut, p.tiles.width) - x;
+  const int64_t pitch = weights_.chunk();
+  const Cells& cells = p.cells;
+  const int64_t width = pixels_across(p, block).count;
+  // Outputs of a tile, a step apart, of `pixels` that its cell has.
+  const auto outputs_of_tile = [](int64_t pixels, int64_t first, int64_t step) {
+    return std::clamp<int64_t>(ceil_div(pixels - first, step), 0, kOut);
+  };
   for (int64_t row = block.row_begin; row < block.row_end; ++row) {
-    const int64_t rows = p.tiles.pixel_rows(row);
-    for (int64_t column = 0; column < width; column += kOut) {
-      transforms_.output(products, p.product_step, channels, rows, std::min(kOut, width - column),
-                         out + column * pitch, width * pitch, pitch);
-      products += pitch;
-    }
-    out += rows * width * pitch;
+    const int64_t height = cells.pixel_rows(row);
+    for (int64_t x = 0; x < width; x += cells.pixels_across())
+      for (int64_t i = 0; i < cells.step_y; ++i)
+        for (int64_t j = 0; j < cells.step_x; ++j, products += pitch) {
+          const int64_t down = outputs_of_tile(height, i, cells.step_y);
+          const int64_t across = outputs_of_tile(width - x, j, cells.step_x);
+          if (down == 0 || across == 0) continue;
+          transforms_.output(products, p.product_step, channels, down, across,
+                             out + (i * width + x + j) * pitch, cells.step_y * width * pitch,
+                             cells.step_x * pitch);
+        }
+    out += height * width * pitch;
   }
 }
 
 // The epilogues: at once if the block is a run of pixels.
 void WinogradConv::finish(const PreparedWinograd& p, const Block& block, int64_t chunk,
                           const LaunchArgs& args, const std::byte* out, std::byte* scratch) const {
-  const int64_t first_row = p.tiles.pixel_row(block.row_begin);
+  const int64_t first_row = p.cells.pixel_row(block.row_begin);
   int64_t rows =
-      p.tiles.pixel_row(block.row_end - 1) + p.tiles.pixel_rows(block.row_end - 1) - first_row;
-  const int64_t x = block.column_begin * kOut;
-  int64_t width = std::min(block.column_end * kOut, p.tiles.width) - x;
-  if (width == p.tiles.width) width *= rows, rows = 1;
+      p.cells.pixel_row(block.row_end - 1) + p.cells.pixel_rows(block.row_end - 1) - first_row;
+  auto [x, width] = pixels_across(p, block);
+  if (width == p.cells.width) width *= rows, rows = 1;
   const int64_t pitch = weights_.chunk();
   for (int64_t row = 0; row < rows; ++row)
     epilogues_.run(p.spaces, args, {out + row * width * pitch * 4, pitch},
-                   {(first_row + row) * p.tiles.width + x, width, chunk * pitch, outputs_of(chunk)},
+                   {(first_row + row) * p.cells.width + x, width, chunk * pitch, outputs_of(chunk)},
                    scratch);
 }
 
@@ -310,6 +343,20 @@ bool has_enough_tiles(const Type& y, const SizeTable& sizes) {
   return tiles >= kLeastTiles;
 }
 
+// Whether dilated windows leave at least half of their tiles to outputs: in small images, few
+// pixels are a step apart.
+bool fills_tiles(const Conv& op, const Type& y, const SizeTable& sizes) {
+  int64_t outputs = 1, places = 1;
+  for (const int axis : {2, 3}) {
+    const int64_t step = op.dilations[static_cast<size_t>(axis - 2)];
+    const int64_t size = std::max<int64_t>(sizes.range(y.shape[axis]).opt, 1);
+    if (step == 1 || (!y.shape[axis].known() && size == 1)) continue;
+    outputs *= size;
+    places *= ceil_div(size, kOut * step) * kOut * step;
+  }
+  return 2 * outputs >= places;
+}
+
 KernelResult make_winograd(const Conv& op, const Request& request) {
   const auto is_all = [](const std::vector<int64_t>& values, int64_t wanted) {
     return std::ranges::all_of(values, [&](int64_t v) { return v == wanted; });
@@ -321,7 +368,7 @@ KernelResult make_winograd(const Conv& op, const Request& request) {
   if (w == nullptr) return refuse("weights that are no constants");
   const Dims& dims = w->dims();
   if (dims.rank() != 4 || dims[2] != 3 || dims[3] != 3) return refuse("only windows of 3 x 3");
-  if (!is_all(op.strides, 1) || !is_all(op.dilations, 1)) return refuse("strides or dilations");
+  if (!is_all(op.strides, 1)) return refuse("strides");
   if (op.groups != 1) return refuse("groups");
   if (op.exact_sums) return refuse("results are rounded to whole numbers or compared");
   if (dims[1] < winograd_transforms(isa_of(request.device)).lanes || dims[0] == 0)
@@ -331,6 +378,8 @@ KernelResult make_winograd(const Conv& op, const Request& request) {
     return refuse("too few channels to pay for the transforms");
   if (!request.ignore_speed_heuristics && !has_enough_tiles(request.outputs[0].type, request.sizes))
     return refuse("images so small that reading the transformed weights costs more");
+  if (!request.ignore_speed_heuristics && !fills_tiles(op, request.outputs[0].type, request.sizes))
+    return refuse("dilations that leave most of a tile empty");
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());
   return std::make_unique<WinogradConv>(op, kernel_view(*w), request, std::move(*epilogues));
