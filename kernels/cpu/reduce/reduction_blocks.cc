@@ -19,6 +19,22 @@ std::vector<int> memory_order(const TensorView& x) {
   return axes;
 }
 
+// The kept axis along which rows of few elements follow each other most closely, if there are many;
+// -1 otherwise.
+int axis_beside_short_rows(const TensorView& x, const ReductionSpace::Axes& folded) {
+  int64_t elements = 1;
+  int nearest = -1;
+  for (int axis = 0; axis < x.dims.rank(); ++axis) {
+    if (folded[axis]) {
+      elements *= x.dims[axis];
+    } else if (x.dims[axis] >= ReductionSpace::kShortRow && x.strides[axis] > 0 &&
+               (nearest < 0 || x.strides[axis] < x.strides[nearest])) {
+      nearest = axis;
+    }
+  }
+  return elements <= ReductionSpace::kShortRow ? nearest : -1;
+}
+
 }  // namespace
 
 ReductionSpace::ReductionSpace(const TensorView& x, const Axes& folded, bool wide) {
@@ -36,7 +52,11 @@ ReductionSpace::ReductionSpace(const TensorView& x, const Axes& folded, bool wid
       columns_per_group_ = size;
     }
   }
-  if (column_axis_ >= 0) columns_ = x.dims[column_axis_];
+  if (column_axis_ < 0) column_axis_ = axis_beside_short_rows(x, folded);
+  if (column_axis_ >= 0) {
+    columns_ = x.dims[column_axis_];
+    column_stride_ = x.strides[column_axis_];
+  }
   if (columns_per_group_ > 1) columns_ *= x.dims[column_axis_ - 1];
   for (int axis = 0; axis < rank; ++axis) {
     const bool is_column =

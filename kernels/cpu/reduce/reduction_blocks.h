@@ -1,5 +1,6 @@
 // Groups of elements that are reduced together, and the blocks in which they are visited. Blocks
-// are long rows, or adjacent columns where a kept axis is the one adjacent in memory.
+// are long rows, or columns where a kept axis is the one adjacent in memory, or where rows would be
+// short.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -20,6 +21,7 @@ class ReductionSpace {
   static constexpr int64_t kBlock = 8192;   // elements of a block
   static constexpr int64_t kColumns = 256;  // of a block, where they lie side by side
   static constexpr int64_t kRows = 256;
+  static constexpr int64_t kShortRow = 12;  // elements; a vector or less, whose start costs more
 
   using Axes = std::array<bool, kMaxRank>;
   ReductionSpace() = default;
@@ -40,7 +42,7 @@ class ReductionSpace {
   const Dims& kept_axes() const { return kept_axes_; }
   const Dims& reduced_axes() const { return reduced_axes_; }
 
-  // How far apart the rows of a block of columns are that is not read from memory.
+  // How far apart the rows of a block of columns are that is not read in place.
   int64_t column_pitch() const { return std::min(columns_, kColumns); }
 
   // Makes a block of elements that are nowhere in memory: rows numbered through the axes that stay,
@@ -53,7 +55,7 @@ class ReductionSpace {
     LoadBlock load;
     float* buffer;               // of kBlock
     const Make* make = nullptr;  // in place of x
-    mutable int64_t held = -1;   // the block that is in the buffer, if it is a whole group
+    mutable int64_t held = -1;   // the columns that are in the buffer, if all rows are
   };
   // f(x, rows, columns, first): blocks of a group without a column axis, dense; `first` is the
   // number of their first element. A block has several rows only if it has all columns.
@@ -100,6 +102,7 @@ class ReductionSpace {
   AxisWalk kept_, folded_;
   Dims kept_axes_, reduced_axes_;
   int column_axis_ = -1;
+  int64_t column_stride_ = 1;  // elements, from column to column
   int64_t groups_ = 1, group_size_ = 1, columns_ = 1, columns_per_group_ = 1;
 };
 
@@ -175,7 +178,7 @@ void ReductionSpace::for_columns(const Source& source, int64_t group, int64_t co
     check(slice.count == 1, "made columns are not sliced");
     return make_columns(source, group, column, count, f);
   }
-  const int64_t base = kept_.offset(group) + column;
+  const int64_t base = kept_.offset(group) + column * column_stride_;
   const int64_t height = folded_.size(0), row_stride = folded_.stride(0);
   const int64_t row_step = std::min({height, kRows, kBlock / count});
   const int64_t of_outer = ceil_div(height, row_step);  // blocks
@@ -192,13 +195,17 @@ void ReductionSpace::for_columns(const Source& source, int64_t group, int64_t co
       block.rows = std::min(row_step, height - row);
       block.columns = count;
       const std::byte* data = at(source.x, offset + row * row_stride);
-      if (source.x.dtype == DataType::kF32) {
+      if (source.x.dtype == DataType::kF32 && column_stride_ == 1) {
         block.x = reinterpret_cast<const float*>(data);
         block.row_stride = row_stride;
       } else {
-        const TapePort port{const_cast<std::byte*>(data), 0, row_stride, 1};
-        source.load(source.x.dtype, port, reinterpret_cast<std::byte*>(source.buffer), count,
-                    block.rows, count);
+        const int64_t place = group * columns_ + column;
+        if (source.held != place) {
+          const TapePort port{const_cast<std::byte*>(data), 0, row_stride, column_stride_};
+          source.load(source.x.dtype, port, reinterpret_cast<std::byte*>(source.buffer), count,
+                      block.rows, count);
+        }
+        source.held = block.rows == group_size_ ? place : -1;
         block.x = source.buffer;
         block.row_stride = count;
       }
