@@ -19,6 +19,7 @@ struct PreparedNorm final : PreparedKernel {
   int64_t block_columns = ReductionSpace::kColumns, column_blocks = 1;
   bool joined = true;  // columns of several groups are one axis of the epilogue's space
   int64_t batch = 1;   // groups of one item
+  std::optional<int64_t> x_stride, y_stride;  // of groups that are read or written in place
 };
 
 // With axis `axis` and the one before it as one; false if they are not one in memory.
@@ -103,6 +104,11 @@ class NormKernel final : public Kernel {
     const bool short_rows = p.fold.column_axis() < 0 && folded.rank() == 1;
     if (short_rows)
       p.batch = std::max<int64_t>(ReductionSpace::kBlock / 2 / p.fold.group_size(), 1);
+    if (!map_ && !recipe_.log && inputs[0].dtype == DataType::kF32 &&
+        p.fold.group_size() <= ReductionSpace::kBlock)
+      p.x_stride = p.fold.row_stride(inputs[0]);
+    if (epilogue_.is_copy() && outputs[0].dtype == DataType::kF32)
+      p.y_stride = p.fold.row_stride(outputs[0]);
     p.workspace_bytes = part_bytes() * static_cast<size_t>(threads);
     return made;
   }
@@ -124,6 +130,7 @@ class NormKernel final : public Kernel {
     }
     args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
+      if (p.x_stride) return rows_in_place(p, args, begin, end, part);
       with_source(p, args, part, [&](const ReductionSpace::Source& source) {
         for (int64_t group = begin; group < end; group += p.batch)
           rows(p, args, group, std::min(group + p.batch, end), part, source);
@@ -167,21 +174,13 @@ class NormKernel final : public Kernel {
     return part + cache_aligned(sizeof(NormWorkspace));
   }
 
-  struct Numbers {
-    float shift = 0, scale = 1, offset = 0;
-  };
   // From the folded numbers of a group: its maximum and the sum of its exponentials, or its mean
   // and the sum of squares around the mean as f32 has it.
-  Numbers numbers(double first, double second, int64_t elements) const {
+  AffineNumbers numbers(double first, double second, int64_t elements) const {
+    if (!recipe_.softmax) return normalization(first, second, elements, recipe_.epsilon);
     const auto shift = static_cast<float>(first);
-    if (recipe_.softmax) {
-      if (recipe_.log) return {shift, 1, static_cast<float>(-std::log(second))};
-      return {shift, static_cast<float>(1 / second), 0};
-    }
-    const double beside = first - shift;
-    const double variance = second / static_cast<double>(elements) - beside * beside;
-    const double scale = 1 / std::sqrt(std::max(variance, 0.0) + recipe_.epsilon);
-    return {shift, static_cast<float>(scale), static_cast<float>(-beside * scale)};
+    if (recipe_.log) return {shift, 1, static_cast<float>(-std::log(second))};
+    return {shift, static_cast<float>(1 / second), 0};
   }
 
   double reduce_group(const PreparedNorm& p, const ReductionSpace::Source& source, int64_t group,
@@ -203,6 +202,27 @@ class NormKernel final : public Kernel {
                       total += loops_.row(Reduction::kDifferences, x, rows * columns, near);
                     });
     return near + total / static_cast<double>(p.fold.group_size());
+  }
+
+  void rows_in_place(const PreparedNorm& p, const LaunchArgs& args, int64_t begin, int64_t end,
+                     std::byte* part) const {
+    auto& memory = *reinterpret_cast<NormWorkspace*>(part);
+    NormRows rows{.n = p.fold.group_size(),
+                  .x_stride = *p.x_stride,
+                  .is_softmax = recipe_.softmax,
+                  .subtract_mean = recipe_.subtract_mean,
+                  .epsilon = recipe_.epsilon};
+    rows.out_stride = p.y_stride.value_or(rows.n);
+    const int64_t step = p.y_stride ? end - begin : p.batch;
+    for (int64_t first = begin; first < end; first += step) {
+      rows.x = args.inputs[0].as<const float>() + first * rows.x_stride;
+      rows.out = p.y_stride ? args.outputs[0].as<float>() + first * *p.y_stride : memory.output;
+      rows.rows = std::min(step, end - first);
+      loops_.norm_rows(rows);
+      if (p.y_stride) continue;
+      epilogue_.run(p.space, args, {memory.output, rows.n}, {first, rows.rows, 0, rows.n},
+                    tape_scratch(part));
+    }
   }
 
   void rows(const PreparedNorm& p, const LaunchArgs& args, int64_t first, int64_t end,
@@ -230,7 +250,8 @@ class NormKernel final : public Kernel {
         continue;
       }
       const Reduction second = recipe_.softmax ? Reduction::kExp : Reduction::kSquares;
-      const Numbers n = numbers(start, reduce_group(p, source, group, second, shift), elements);
+      const AffineNumbers n =
+          numbers(start, reduce_group(p, source, group, second, shift), elements);
       p.fold.for_rows(
           source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t element) {
             loops_.map_row(recipe_.map(), x, rows * columns, n.shift, n.scale, n.offset, out);
@@ -308,7 +329,7 @@ class NormKernel final : public Kernel {
                    recipe_.softmax ? Reduction::kExp : Reduction::kSquares);
     combine_columns(p, memory.totals, count, false);
     for (int64_t i = 0; i < count; ++i) {
-      const Numbers n =
+      const AffineNumbers n =
           numbers(memory.start[i], memory.totals[i], elements * p.fold.columns_per_group());
       memory.scale[i] = n.scale;
       memory.offset[i] = n.offset;

@@ -76,4 +76,19 @@ ReductionSpace::ReductionSpace(const TensorView& x, const Axes& folded, bool wid
   }
 }
 
+std::optional<int64_t> ReductionSpace::row_stride(const TensorView& view) const {
+  if (column_axis_ >= 0 || reduced_axes_.rank() != 1) return std::nullopt;
+  const auto reduced = static_cast<int>(reduced_axes_[0]);
+  if (view.dims[reduced] > 1 && view.strides[reduced] != 1) return std::nullopt;
+  int64_t result = 0, next = 0;  // next: from group to group of the axes so far
+  for (int i = kept_axes_.rank(); i-- > 0;) {
+    const auto axis = static_cast<int>(kept_axes_[i]);
+    if (view.dims[axis] == 1) continue;
+    if (next != 0 && view.strides[axis] != next) return std::nullopt;
+    if (next == 0) result = view.strides[axis];
+    next = view.strides[axis] * view.dims[axis];
+  }
+  return result;
+}
+
 }  // namespace anneal::cpu

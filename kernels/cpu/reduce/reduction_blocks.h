@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "anneal/core/fail.h"
@@ -39,6 +40,9 @@ class ReductionSpace {
   int64_t columns_per_group() const { return columns_per_group_; }
   // Elements of a group that lie along its last folded axis.
   int64_t last_size() const { return folded_.dims[folded_.dims.rank() - 1]; }
+  // From group to group of a view of the same dims, if groups are rows of adjacent elements there
+  // and lie evenly.
+  std::optional<int64_t> row_stride(const TensorView& view) const;
   const Dims& kept_axes() const { return kept_axes_; }
   const Dims& reduced_axes() const { return reduced_axes_; }
 

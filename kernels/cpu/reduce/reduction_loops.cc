@@ -326,6 +326,27 @@ void map_row(Map map, const float* x, int64_t n, float shift, float scale, float
   map_row_of<Map::kAffine>(x, n, shift, scale, offset, out);
 }
 
+// Softmax's exponentials are at most 1, since the largest element is the shift.
+void norm_rows(const NormRows& r) {
+  const float* x = r.x;
+  float* out = r.out;
+  for (int64_t row = 0; row < r.rows; ++row, x += r.x_stride, out += r.out_stride) {
+    if (r.is_softmax) {
+      const auto shift = static_cast<float>(reduce_row<Reduction::kMax>(x, r.n, 0));
+      const double sum = exp_of_row<false>(x, r.n, shift, 1, out);
+      map_row_of<Map::kAffine>(out, r.n, 0, static_cast<float>(1 / sum), 0, out);
+      continue;
+    }
+    // Differences from one of the elements keep their digits where the mean is large.
+    const double mean = r.subtract_mean ? x[0] + reduce_row<Reduction::kDifferences>(x, r.n, x[0]) /
+                                                     static_cast<double>(r.n)
+                                        : 0;
+    const double squares = reduce_row<Reduction::kSquares>(x, r.n, static_cast<float>(mean));
+    const AffineNumbers n = normalization(mean, squares, r.n, r.epsilon);
+    map_row_of<Map::kAffine>(x, r.n, n.shift, n.scale, n.offset, out);
+  }
+}
+
 void map_columns(Map map, const ReductionBlock& block, const float* shift, const float* scale,
                  const float* offset, float* out) {
   if (map == Map::kExp) return map_columns_of<Map::kExp>(block, shift, scale, offset, out);
@@ -339,8 +360,9 @@ HWY_AFTER_NAMESPACE();
 namespace anneal::cpu {
 
 ReductionLoops reduction_loops(Isa isa) {
-  return {ANNEAL_BY_ISA(isa, row), ANNEAL_BY_ISA(isa, columns), ANNEAL_BY_ISA(isa, map_row),
-          ANNEAL_BY_ISA(isa, map_columns), ANNEAL_BY_ISA(isa, exp_row)};
+  return {ANNEAL_BY_ISA(isa, row),     ANNEAL_BY_ISA(isa, columns),
+          ANNEAL_BY_ISA(isa, map_row), ANNEAL_BY_ISA(isa, map_columns),
+          ANNEAL_BY_ISA(isa, exp_row), ANNEAL_BY_ISA(isa, norm_rows)};
 }
 
 }  // namespace anneal::cpu

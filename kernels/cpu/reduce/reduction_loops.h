@@ -1,6 +1,8 @@
 // Loops of softmax, normalization and reductions over f32 in memory: along a row, or along columns
 // with one result for each. Sums have the same order for any team.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -30,6 +32,29 @@ struct ReductionBlock {
   int64_t rows = 0, columns = 0;
 };
 
+// What becomes of a row: y = (x - shift) * scale + offset, where its mean is 0 and its variance 1.
+struct AffineNumbers {
+  float shift = 0, scale = 1, offset = 0;
+};
+// From the mean of elements, and the sum of squares around the mean as f32 has it.
+inline AffineNumbers normalization(double mean, double squares, int64_t elements, float epsilon) {
+  const auto shift = static_cast<float>(mean);
+  const double beside = mean - shift;
+  const double variance = squares / static_cast<double>(elements) - beside * beside;
+  const double scale = 1 / std::sqrt(std::max(variance, 0.0) + epsilon);
+  return {shift, static_cast<float>(scale), static_cast<float>(-beside * scale)};
+}
+
+// Rows of n adjacent elements, each of which is normalized by itself.
+struct NormRows {
+  const float* x = nullptr;
+  float* out = nullptr;
+  int64_t rows = 0, n = 0;
+  int64_t x_stride = 0, out_stride = 0;  // from row to row
+  bool is_softmax = false, subtract_mean = true;
+  float epsilon = 0;
+};
+
 struct ReductionLoops {
   // Of all n elements. REQUIRES: at most 2^16 of them, so that f32 holds their sum well
   double (*row)(Reduction fold, const float* x, int64_t n, float shift);
@@ -44,6 +69,8 @@ struct ReductionLoops {
   // out[i] = exp((x[i] - shift) * scale), and the sum of these. out may be x. REQUIRES: as row(),
   // no x above shift, and scale > 0
   double (*exp_row)(const float* x, int64_t n, float shift, float scale, float* out);
+  // REQUIRES: n as in row()
+  void (*norm_rows)(const NormRows& rows);
 };
 ReductionLoops reduction_loops(Isa isa);
 
