@@ -28,6 +28,12 @@ MatMul coded(WeightEncoding encoding) { return {.transpose_b = true, .b_encoding
 
 std::vector<OpCase> matmul_cases() {
   return {
+      // A matrix that is no constant, read where it lies.
+      {"matmul_few_rows", MatMul{}, {"f32[3,37]", "f32[37,531]"}},
+      {"matmul_few_rows_of_batches", MatMul{}, {"f32[3,4,1,64]", "f32[4,64,33]"}},
+      {"matmul_few_rows_by_transposed",
+       MatMul{.transpose_b = true},
+       {"f32[2,7,51]", "f32[2,70,51]"}},
       {"matmul_1x1", MatMul{}, {"f32[1,1]", "f32[1,1]"}},
       {"matmul_vector", MatMul{}, {"f32[1,129]", "const f32[129,23]"}},
       {"matmul", MatMul{}, {"f32[27,23]", "const f32[23,129]"}},

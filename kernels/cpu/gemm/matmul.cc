@@ -1,7 +1,8 @@
 // MatMul by packed panels and register tiles:
 //   cpu.matmul.quantized_weights   of f32 by constant weights of 2, 4 or 8 bits, which stay so in
 //                                  memory
-//   cpu.matmul.packed              all others
+//   cpu.matmul.packed              all others; a few rows of f32 read a matrix that is no constant
+//                                  where it lies
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/strided.h"
 #include "anneal/kernels/cpu/base/workspace.h"
+#include "anneal/kernels/cpu/gemm/few_rows_product.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/kernels/cpu/program/epilogue.h"
 
@@ -27,6 +29,9 @@ TensorView transposed(TensorView view) {
   std::swap(view.strides[rank - 2], view.strides[rank - 1]);
   return view;
 }
+
+// Of a block of the product of few rows, whose sums stay in the first-level cache.
+constexpr int64_t kFewRowsColumns = 256;
 
 // Where each of a batch of matrices is, counted in elements or in matrices.
 struct BatchOffsets {
@@ -66,6 +71,7 @@ struct PreparedMatMul final : PreparedKernel {
   PackSource b;  // of the first matrix, without data
   int64_t b_matrices = 1;
   GemmBlocks blocks;
+  int64_t few_blocks = 0;  // of columns, if a few rows read b where it lies; else 0
   bool a_is_direct = false, c_is_direct = false;
   std::vector<DirectOutput> c;  // all outputs, if c_is_direct
   // Byte offsets: shared in the workspace, the others in a thread's part.
@@ -83,6 +89,7 @@ class PackedMatMul final : public Kernel {
         group_(scale_group(op, request)),
         kernels_(kernels_for(op, request)),
         load_(load_block(isa_of(request.device))),
+        few_rows_{few_rows(isa_of(request.device))},
         epilogues_(std::move(epilogues)) {
     const Tensor* b = request.inputs[1].constant;
     const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
@@ -150,6 +157,11 @@ class PackedMatMul final : public Kernel {
     write_directly(p, outputs, batches);
     join_batches(p);
 
+    if (has_few_rows(p, a, b)) {
+      p.few_blocks = ceil_div(p.n, kFewRowsColumns);
+      lay_out_few_rows(p, threads);
+      return made;
+    }
     const auto lane = static_cast<int64_t>(kernels_.elements_per_lane);
     p.blocks = GemmBlocks(kernels_, p.m, p.n, p.layout.lanes(), p.batches, threads);
     p.a_is_direct = reads_directly(a.dtype, p);
@@ -160,6 +172,7 @@ class PackedMatMul final : public Kernel {
   void launch(const LaunchArgs& args) const override {
     const auto& p = static_cast<const PreparedMatMul&>(*args.prepared);
     if (count(args.outputs[0].dims) == 0) return;
+    if (p.few_blocks > 0) return run_few_rows(p, args);
     const std::byte* packed = packed_ ? packed_->bytes().data() : args.workspace + p.packed_at;
     if (!packed_) pack_right_side(p, args);
     const bool has_b_zero =
@@ -405,6 +418,48 @@ class PackedMatMul final : public Kernel {
                      memory + p.tape_at);
   }
 
+  bool has_few_rows(const PreparedMatMul& p, const TensorView& a, const TensorView& b) const {
+    return !packed_ && kernels_.kind == GemmKind::kF32 && a.dtype == DataType::kF32 &&
+           b.dtype == DataType::kF32 && p.m <= FewRowsProduct::kMostRows && p.a_k == 1 &&
+           FewRowsProduct::takes(p.k, p.n, p.b.k_strides[0], p.b.column_stride);
+  }
+
+  void lay_out_few_rows(PreparedMatMul& p, int threads) const {
+    const bool is_direct = p.c_is_direct && p.c.size() == 1;
+    p.c_is_direct = is_direct;
+    const int64_t sums = is_direct ? 0 : p.m * kFewRowsColumns;
+    p.tape_at = cache_aligned(static_cast<size_t>(sums) * 4);
+    p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
+    p.workspace_bytes = p.part_bytes * static_cast<size_t>(threads);
+  }
+
+  void run_few_rows(const PreparedMatMul& p, const LaunchArgs& args) const {
+    const auto run = [&](int64_t item, std::byte* memory) {
+      const int64_t batch = item / p.few_blocks, block = item % p.few_blocks;
+      const int64_t begin = p.n * block / p.few_blocks;
+      FewRowsOperands operands{.rows = p.m, .a_stride = p.a_row};
+      operands.k = p.k;
+      operands.columns = p.n * (block + 1) / p.few_blocks - begin;
+      operands.a = args.inputs[0].as<const float>() + p.a_batch(batch);
+      operands.b_k = p.b.k_strides[0], operands.b_column = p.b.column_stride;
+      operands.b = args.inputs[1].as<const float>() + p.b_batch(batch) + begin * p.b.column_stride;
+      if (p.c_is_direct) {
+        operands.c = args.outputs[0].as<float>() + p.c[0].batch(batch) + begin;
+        operands.c_stride = p.c[0].row;
+        return few_rows_.run(operands);
+      }
+      operands.c = reinterpret_cast<float*>(memory);
+      operands.c_stride = kFewRowsColumns;
+      few_rows_.run(operands);
+      epilogues_.run(p.spaces, args, {memory, kFewRowsColumns},
+                     {batch * p.m, p.m, begin, operands.columns}, memory + p.tape_at);
+    };
+    args.team.for_ranges(p.batches * p.few_blocks, 1, [&](int64_t first, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace, p.part_bytes);
+      for (int64_t item = first; item < end; ++item) run(item, part);
+    });
+  }
+
   // The zero point at this position, if there is one.
   TensorView zero_point(std::span<const TensorView> inputs, size_t i) const {
     return int8_ && i < op_inputs_ ? inputs[i] : TensorView{};
@@ -418,6 +473,7 @@ class PackedMatMul final : public Kernel {
   bool may_have_zeros_ = false, has_zeros_ = false;
   GemmKernels kernels_;
   LoadBlock load_;
+  FewRowsProduct few_rows_;
   Epilogues epilogues_;
   std::optional<Tensor> packed_;  // b, if it is a constant
 };

@@ -242,7 +242,8 @@ KernelResult make_concat(const Concat& op, const Request& request) {
 }
 
 struct PreparedGather final : PreparedKernel {
-  CopyPlan slice;  // for one index
+  CopyPlan slice;       // for one index
+  bool is_run = false;  // the slice is adjacent elements of both
   Dims index_dims, index_strides, to_strides;
 };
 
@@ -263,6 +264,11 @@ class GatherCopy final : public Kernel {
       to.push_back(y.strides[of_y]);
     }
     made->slice = CopyPlan(size_of(x.dtype), dims, from, to);
+    const Walk<2> elements(dims, {from, to});
+    int64_t runs = 0;
+    elements.for_runs(0, elements.count(), [&](const auto&, int64_t) { ++runs; });
+    made->is_run = runs == 1 && (elements.count() == 1 ||
+                                 (elements.step(0) == 1 && elements.step(1) == 1));
     made->index_dims = indices.dims;
     made->index_strides = indices.strides;
     made->to_strides = part(y.strides, axis_, after);
@@ -273,6 +279,7 @@ class GatherCopy final : public Kernel {
     const TensorView &x = args.inputs[0], &indices = args.inputs[1], &y = args.outputs[0];
     if (p.slice.elements() == 0) return;
     const auto size = static_cast<int64_t>(size_of(x.dtype));
+    const auto bytes = static_cast<size_t>(p.slice.elements() * size);
     const Walk<2> walk(p.index_dims, {p.index_strides, p.to_strides});
     const auto run = [&](int64_t begin, int64_t end) {
       walk.for_elements(begin, end, [&](const auto& at) {
@@ -281,7 +288,9 @@ class GatherCopy final : public Kernel {
           fail(ErrorCode::kInvalidArgument,
                fmt::format("index {} is out of range for {} elements", index, x.dims[axis_]));
         if (index < 0) index += x.dims[axis_];
-        p.slice.run(x.data + index * x.strides[axis_] * size, y.data + at[1] * size);
+        const std::byte* const from = x.data + index * x.strides[axis_] * size;
+        std::byte* const to = y.data + at[1] * size;
+        p.is_run ? void(std::memcpy(to, from, bytes)) : p.slice.run(from, to);
       });
     };
     args.team.for_ranges(walk.count(), 1 + kGrain / p.slice.elements(), run);

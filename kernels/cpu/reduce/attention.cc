@@ -19,7 +19,7 @@
 #include "anneal/kernels/cpu/base/workspace.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/kernels/cpu/program/epilogue.h"
-#include "anneal/kernels/cpu/reduce/few_rows.h"
+#include "anneal/kernels/cpu/gemm/few_rows.h"
 #include "anneal/kernels/cpu/reduce/reduction_loops.h"
 #include "anneal/kernels/cpu/reference/program_map.h"
 

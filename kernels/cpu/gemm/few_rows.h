@@ -1,5 +1,5 @@
-// Attention of a few rows of q, which reads k and v once and where they lie: f32, elements of a row
-// next to each other, rows of multiples of 16 elements.
+// Products of a few rows by matrices that are read once and where they lie, such as attention's k
+// and v: f32, elements of a row next to each other.
 #pragma once
 #include <cstdint>
 
@@ -9,13 +9,13 @@ namespace anneal::cpu {
 
 struct FewRows {
   static constexpr int kMost = 4;       // rows at a time
-  static constexpr int kMultiple = 16;  // of elements of a row of k and v
-  // scores[row * pitch + key] = rows[row] * k[key], for `depth` elements; `stride` elements from
-  // one row of k to the next.
+  static constexpr int kMultiple = 16;  // elements of vectors of any instruction set
+  // scores[row * pitch + key] = rows[row] * k[key], for `depth` elements, a multiple of kMultiple;
+  // `stride` elements from one row of k to the next.
   void (*scores)(const float* k, int64_t stride, int64_t keys, int64_t depth,
                  const float* const* rows, int count, float* scores, int64_t pitch);
   // y[row * y_pitch + i] = sum of weights[row * pitch + key] * v[key][i], in the order of the keys,
-  // for i < width.
+  // for i < width. REQUIRES: width >= kMultiple, or rows of v and y that have as many elements
   void (*sums)(const float* v, int64_t stride, int64_t keys, int64_t width, const float* weights,
                int64_t pitch, int count, float* y, int64_t y_pitch);
 };

@@ -1,11 +1,13 @@
-#include "anneal/kernels/cpu/reduce/few_rows.h"
+#include "anneal/kernels/cpu/gemm/few_rows.h"
 
 #include "anneal/kernels/cpu/base/simd_targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/reduce/few_rows.cc"
+#define HWY_TARGET_INCLUDE "anneal/kernels/cpu/gemm/few_rows.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+
+#include <algorithm>
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -86,8 +88,11 @@ void all_sums(const float* v, int64_t stride, int64_t keys, int64_t width, const
   int64_t column = 0;
   for (; column + kVectors * kLanes <= width; column += kVectors * kLanes)
     sums_of<kRows, kVectors>(v + column, stride, keys, weights, pitch, y + column, y_pitch);
-  for (; column < width; column += kLanes)
-    sums_of<kRows, 1>(v + column, stride, keys, weights, pitch, y + column, y_pitch);
+  for (; column < width; column += kLanes) {
+    // The last vector may overlap the one before, with the same sums.
+    const int64_t at = std::max<int64_t>(std::min(column, width - kLanes), 0);
+    sums_of<kRows, 1>(v + at, stride, keys, weights, pitch, y + at, y_pitch);
+  }
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+#include "anneal/kernels/cpu/gemm/few_rows_product.h"
+
+#include <algorithm>
+
+namespace anneal::cpu {
+
+bool FewRowsProduct::takes(int64_t k, int64_t columns, int64_t b_k, int64_t b_column) {
+  return b_column == 1 ? columns >= FewRows::kMultiple : b_k == 1 && k >= FewRows::kMultiple;
+}
+
+void FewRowsProduct::run(const FewRowsOperands& o) const {
+  const int64_t whole = o.k / FewRows::kMultiple * FewRows::kMultiple;
+  for (int64_t first = 0; first < o.rows; first += FewRows::kMost) {
+    const int count = static_cast<int>(std::min<int64_t>(o.rows - first, FewRows::kMost));
+    const float* const a = o.a + first * o.a_stride;
+    float* const c = o.c + first * o.c_stride;
+    if (o.b_column == 1) {
+      loops.sums(o.b, o.b_k, o.k, o.columns, a, o.a_stride, count, c, o.c_stride);
+      continue;
+    }
+    const float* rows[FewRows::kMost];
+    for (int row = 0; row < count; ++row) rows[row] = a + row * o.a_stride;
+    loops.scores(o.b, o.b_column, o.columns, whole, rows, count, c, o.c_stride);
+    for (int row = 0; whole < o.k && row < count; ++row)
+      for (int64_t column = 0; column < o.columns; ++column)
+        for (int64_t k = whole; k < o.k; ++k)
+          c[row * o.c_stride + column] += rows[row][k] * o.b[column * o.b_column + k];
+  }
+}
+
+}  // namespace anneal::cpu

@@ -1,0 +1,32 @@
+// Products of a few rows by a matrix that is read once, where it lies: packing it would take
+// longer.
+#pragma once
+#include <cstdint>
+
+#include "anneal/kernels/cpu/gemm/few_rows.h"
+
+namespace anneal::cpu {
+
+// Of f32. Distances count elements.
+struct FewRowsOperands {
+  const float* a = nullptr;
+  int64_t rows = 0, a_stride = 0;  // of adjacent elements
+  const float* b = nullptr;
+  int64_t k = 0, columns = 0;
+  int64_t b_k = 0, b_column = 0;  // from element to element of b
+  float* c = nullptr;
+  int64_t c_stride = 0;
+};
+
+struct FewRowsProduct {
+  static constexpr int64_t kMostRows = 8;
+  // Whether b can be read where it lies: its columns, or its rows, are adjacent elements, of which
+  // there are enough for a vector.
+  static bool takes(int64_t k, int64_t columns, int64_t b_k, int64_t b_column);
+
+  FewRows loops;
+  // REQUIRES: takes() the sizes and distances
+  void run(const FewRowsOperands& operands) const;
+};
+
+}  // namespace anneal::cpu
