@@ -4,8 +4,11 @@
 
 namespace anneal::cpu {
 
-bool FewRowsProduct::takes(int64_t k, int64_t columns, int64_t b_k, int64_t b_column) {
-  return b_column == 1 ? columns >= FewRows::kMultiple : b_k == 1 && k >= FewRows::kMultiple;
+bool FewRowsProduct::takes(const FewRowsOperands& o) {
+  constexpr int64_t kFewRows = 16, kManyRows = 128, kNearElements = 64 << 10;
+  if (o.b_column != 1) return o.b_k == 1 && o.k >= FewRows::kMultiple && o.rows <= kFewRows;
+  return o.columns >= FewRows::kMultiple &&
+         o.rows <= (o.k * o.columns <= kNearElements ? kManyRows : kFewRows);
 }
 
 void FewRowsProduct::run(const FewRowsOperands& o) const {

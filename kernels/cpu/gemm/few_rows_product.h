@@ -19,10 +19,10 @@ struct FewRowsOperands {
 };
 
 struct FewRowsProduct {
-  static constexpr int64_t kMostRows = 8;
   // Whether b can be read where it lies: its columns, or its rows, are adjacent elements, of which
-  // there are enough for a vector.
-  static bool takes(int64_t k, int64_t columns, int64_t b_k, int64_t b_column);
+  // there are enough for a vector; and whether that is faster than to pack it. More rows pay where
+  // b stays in the second-level cache.
+  static bool takes(const FewRowsOperands& operands);
 
   FewRows loops;
   // REQUIRES: takes() the sizes and distances

@@ -31,7 +31,7 @@ TensorView transposed(TensorView view) {
 }
 
 // Of a block of the product of few rows, whose sums stay in the first-level cache.
-constexpr int64_t kFewRowsColumns = 256;
+constexpr int64_t kFewRowsColumns = 256, kFewRowsBlock = 16;
 
 // Where each of a batch of matrices is, counted in elements or in matrices.
 struct BatchOffsets {
@@ -71,7 +71,8 @@ struct PreparedMatMul final : PreparedKernel {
   PackSource b;  // of the first matrix, without data
   int64_t b_matrices = 1;
   GemmBlocks blocks;
-  int64_t few_blocks = 0;  // of columns, if a few rows read b where it lies; else 0
+  // Of columns and of rows, if a few rows read b where it lies; else 0.
+  int64_t few_blocks = 0, few_parts = 0;
   bool a_is_direct = false, c_is_direct = false;
   std::vector<DirectOutput> c;  // all outputs, if c_is_direct
   // Byte offsets: shared in the workspace, the others in a thread's part.
@@ -159,6 +160,8 @@ class PackedMatMul final : public Kernel {
 
     if (has_few_rows(p, a, b)) {
       p.few_blocks = ceil_div(p.n, kFewRowsColumns);
+      const int64_t items = p.batches * p.few_blocks;
+      p.few_parts = std::min(ceil_div(p.m, FewRows::kMost), ceil_div(2 * threads, items));
       lay_out_few_rows(p, threads);
       return made;
     }
@@ -420,44 +423,60 @@ class PackedMatMul final : public Kernel {
 
   bool has_few_rows(const PreparedMatMul& p, const TensorView& a, const TensorView& b) const {
     return !packed_ && kernels_.kind == GemmKind::kF32 && a.dtype == DataType::kF32 &&
-           b.dtype == DataType::kF32 && p.m <= FewRowsProduct::kMostRows && p.a_k == 1 &&
-           FewRowsProduct::takes(p.k, p.n, p.b.k_strides[0], p.b.column_stride);
+           b.dtype == DataType::kF32 && p.a_k == 1 && FewRowsProduct::takes(few_rows_of(p));
+  }
+
+  static FewRowsOperands few_rows_of(const PreparedMatMul& p) {
+    FewRowsOperands operands{.rows = p.m, .a_stride = p.a_row};
+    operands.k = p.k, operands.columns = p.n;
+    operands.b_k = p.b.k_strides[0], operands.b_column = p.b.column_stride;
+    return operands;
   }
 
   void lay_out_few_rows(PreparedMatMul& p, int threads) const {
     const bool is_direct = p.c_is_direct && p.c.size() == 1;
     p.c_is_direct = is_direct;
-    const int64_t sums = is_direct ? 0 : p.m * kFewRowsColumns;
+    const int64_t sums = is_direct ? 0 : std::min(p.m, kFewRowsBlock) * kFewRowsColumns;
     p.tape_at = cache_aligned(static_cast<size_t>(sums) * 4);
     p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
     p.workspace_bytes = p.part_bytes * static_cast<size_t>(threads);
   }
 
   void run_few_rows(const PreparedMatMul& p, const LaunchArgs& args) const {
-    const auto run = [&](int64_t item, std::byte* memory) {
-      const int64_t batch = item / p.few_blocks, block = item % p.few_blocks;
-      const int64_t begin = p.n * block / p.few_blocks;
-      FewRowsOperands operands{.rows = p.m, .a_stride = p.a_row};
-      operands.k = p.k;
-      operands.columns = p.n * (block + 1) / p.few_blocks - begin;
-      operands.a = args.inputs[0].as<const float>() + p.a_batch(batch);
-      operands.b_k = p.b.k_strides[0], operands.b_column = p.b.column_stride;
-      operands.b = args.inputs[1].as<const float>() + p.b_batch(batch) + begin * p.b.column_stride;
-      if (p.c_is_direct) {
-        operands.c = args.outputs[0].as<float>() + p.c[0].batch(batch) + begin;
-        operands.c_stride = p.c[0].row;
-        return few_rows_.run(operands);
-      }
+    const int64_t items = p.few_blocks * p.few_parts;
+    args.team.for_ranges(p.batches * items, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace, p.part_bytes);
+      for (int64_t item = begin; item < end; ++item)
+        run_few_rows(p, args, item / items, item % items, part);
+    });
+  }
+
+  // Some rows and columns of a product.
+  void run_few_rows(const PreparedMatMul& p, const LaunchArgs& args, int64_t batch, int64_t item,
+                    std::byte* memory) const {
+    const int64_t part = item / p.few_blocks, block = item % p.few_blocks;
+    const int64_t fours = ceil_div(p.m, FewRows::kMost);
+    const int64_t end = std::min(fours * (part + 1) / p.few_parts * FewRows::kMost, p.m);
+    const int64_t column = p.n * block / p.few_blocks;
+    FewRowsOperands operands = few_rows_of(p);
+    operands.columns = p.n * (block + 1) / p.few_blocks - column;
+    operands.b = args.inputs[1].as<const float>() + p.b_batch(batch) + column * operands.b_column;
+    for (int64_t row = fours * part / p.few_parts * FewRows::kMost; row < end;
+         row += operands.rows) {
+      operands.rows = std::min(end - row, p.c_is_direct ? end : kFewRowsBlock);
+      operands.a = args.inputs[0].as<const float>() + p.a_batch(batch) + row * p.a_row;
       operands.c = reinterpret_cast<float*>(memory);
       operands.c_stride = kFewRowsColumns;
+      if (p.c_is_direct) {
+        operands.c_stride = p.c[0].row;
+        operands.c = args.outputs[0].as<float>() + p.c[0].batch(batch) + row * p.c[0].row + column;
+      }
       few_rows_.run(operands);
+      if (p.c_is_direct) continue;
       epilogues_.run(p.spaces, args, {memory, kFewRowsColumns},
-                     {batch * p.m, p.m, begin, operands.columns}, memory + p.tape_at);
-    };
-    args.team.for_ranges(p.batches * p.few_blocks, 1, [&](int64_t first, int64_t end) {
-      std::byte* const part = part_of(args.team, args.workspace, p.part_bytes);
-      for (int64_t item = first; item < end; ++item) run(item, part);
-    });
+                     {batch * p.m + row, operands.rows, column, operands.columns},
+                     memory + p.tape_at);
+    }
   }
 
   // The zero point at this position, if there is one.
