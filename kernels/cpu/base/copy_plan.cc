@@ -73,6 +73,62 @@ void copy_squares(const Block& b, const T* from, T* to, Map map) {
   }
 }
 
+using FourNumbers [[gnu::vector_size(16)]] = uint32_t;
+
+FourNumbers load_four(const uint32_t* from) {
+  FourNumbers four;
+  std::memcpy(&four, from, sizeof four);
+  return four;
+}
+
+// 4 x 4 numbers of 32 bits, whose rows are `from_stride` and `to_stride` numbers apart.
+void transpose_tile(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
+  const FourNumbers a = load_four(from), b = load_four(from + from_stride);
+  const FourNumbers c = load_four(from + 2 * from_stride), d = load_four(from + 3 * from_stride);
+  const FourNumbers low_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const FourNumbers high_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const FourNumbers low_cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const FourNumbers high_cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  const FourNumbers rows[4] = {__builtin_shufflevector(low_ab, low_cd, 0, 1, 4, 5),
+                               __builtin_shufflevector(low_ab, low_cd, 2, 3, 6, 7),
+                               __builtin_shufflevector(high_ab, high_cd, 0, 1, 4, 5),
+                               __builtin_shufflevector(high_ab, high_cd, 2, 3, 6, 7)};
+  for (int64_t row = 0; row < 4; ++row)
+    std::memcpy(to + row * to_stride, &rows[row], sizeof rows[row]);
+}
+
+// Where rows are adjacent in `from`, and columns in `to`.
+void transpose_numbers(const Block& b, const uint32_t* from, uint32_t* to) {
+  const int64_t rows = b.rows / 4 * 4, columns = b.columns / 4 * 4;
+  const auto copy_rest = [&](int64_t row, int64_t column) {
+    const Block rest{
+        b.rows - row, (column > 0 ? b.columns : columns) - column, 1, b.row_to, b.column_from, 1};
+    copy_squares(rest, from + row + column * b.column_from, to + row * b.row_to + column, Same());
+  };
+  for (int64_t row = 0; row < rows; row += kSide)
+    for (int64_t column = 0; column < columns; column += kSide)
+      for (int64_t i = row; i < std::min(row + kSide, rows); i += 4)
+        for (int64_t j = column; j < std::min(column + kSide, columns); j += 4)
+          transpose_tile(from + i + j * b.column_from, b.column_from, to + i * b.row_to + j,
+                         b.row_to);
+  if (rows < b.rows) copy_rest(rows, 0);
+  if (columns < b.columns) copy_rest(0, columns);
+}
+
+// Each row is one element again and again.
+template <class T>
+void repeat_elements(const Block& b, const T* from, T* to) {
+  constexpr int64_t kFirst = 64 / sizeof(T), kMost = 4096 / sizeof(T);
+  for (int64_t row = 0; row < b.rows; ++row, from += b.row_from, to += b.row_to) {
+    int64_t done = std::min(kFirst, b.columns);
+    std::fill_n(to, done, *from);
+    for (int64_t more = 0; done < b.columns; done += more) {
+      more = std::min({done, kMost, b.columns - done});
+      std::memcpy(to + done, to, static_cast<size_t>(more) * sizeof(T));
+    }
+  }
+}
+
 // Pixels from planes.
 bool is_interleaving(const Block& b, size_t size) {
   return b.columns >= 2 && b.columns <= kMostPlanes && b.column_to == 1 && b.row_from == 1 &&
@@ -94,6 +150,9 @@ void copy_block(const Block& b, const std::byte* from, std::byte* to) {
                   static_cast<size_t>(b.columns) * sizeof(T));
     return;
   }
+  if (b.column_from == 0 && b.column_to == 1) return repeat_elements(b, in, out);
+  if constexpr (sizeof(T) == 4)
+    if (b.row_from == 1 && b.column_to == 1) return transpose_numbers(b, in, out);
   copy_squares(b, in, out, Same());
 }
 

@@ -1,22 +1,9 @@
 #include "anneal/kernels/cpu/conv/channels_last.h"
 
-#include "anneal/kernels/cpu/base/interleave.h"
+#include "anneal/kernels/cpu/base/copy_plan.h"
 #include "anneal/kernels/cpu/base/workspace.h"
 
 namespace anneal::cpu {
-namespace {
-
-// Rows of pixels and columns of channels, unchanged.
-template <class T>
-void gather_channels(const TapePort& from, int64_t pixels, int64_t channels, std::byte* to) {
-  const auto* in = reinterpret_cast<const T*>(from.data);
-  auto* out = reinterpret_cast<T*>(to);
-  for (int64_t x = 0; x < pixels; ++x, in += from.row_stride, out += channels)
-    for (int64_t c = 0; c < channels; ++c) out[c] = in[c * from.column_stride];
-}
-
-}  // namespace
-
 ChannelsLast::ChannelsLast(const TensorView& view, bool keeps_bf16)
     : images(view.dims[0]), channels(view.dims[1]), element(view.dtype) {
   const int axes = view.dims.rank() - 2;
@@ -45,10 +32,12 @@ void ChannelsLast::stage(const TensorView& view, std::byte* to, LoadBlock load,
   const Spatial from = spatial_of(view.strides, 2, axes, 0);
   const auto in_size = static_cast<int64_t>(size_of(view.dtype));
   const auto out_size = static_cast<int64_t>(size_of(element));
+  if (view.dtype == element) {
+    Dims to_strides = {image_stride, 1};
+    for (int axis = 0; axis < axes; ++axis) to_strides.push_back(strides[3 - axes + axis]);
+    return CopyPlan(size_of(element), view.dims, view.strides, to_strides).run(view.data, to, team);
+  }
   const int64_t grain = 1 + 8192 / (strides[1] + 1);
-  static const Interleave interleaving = interleave(current_isa());
-  const bool are_planes =
-      view.dtype == element && from[2] == 1 && channels >= 2 && channels <= kMostPlanes;
   team.for_ranges(images * size[0] * size[1], grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t y = row % size[1];
@@ -58,16 +47,8 @@ void ChannelsLast::stage(const TensorView& view, std::byte* to, LoadBlock load,
           view.data + (image * view.strides[0] + z * from[0] + y * from[1]) * in_size;
       std::byte* const out =
           to + (image * image_stride + z * strides[0] + y * strides[1]) * out_size;
-      const TapePort port{data, 0, from[2], view.strides[1]};
-      if (are_planes) {
-        interleaving(size_of(element), channels, data, view.strides[1], size[2], out);
-      } else if (out_size == 4) {
-        load(view.dtype, port, out, channels, size[2], channels);
-      } else if (out_size == 2) {
-        gather_channels<uint16_t>(port, size[2], channels, out);
-      } else {
-        gather_channels<uint8_t>(port, size[2], channels, out);
-      }
+      load(view.dtype, TapePort{data, 0, from[2], view.strides[1]}, out, channels, size[2],
+           channels);
     }
   });
 }
