@@ -25,7 +25,7 @@ bool is_loop_of_sequences(const anneal_onnx::NodeProto& proto, const Scope& scop
 std::optional<std::vector<ScopedValue>> import_sequence_loop(const anneal_onnx::NodeProto& proto,
                                                              Node& node, Scope& scope,
                                                              NodeImporter& nodes);
-// A Loop whose iterations are counted while importing: its body stands in the graph once for each.
+// A Loop whose iterations are counted while importing: the graph has its body once for each.
 std::optional<std::vector<ScopedValue>> import_unrolled_loop(const anneal_onnx::NodeProto& proto,
                                                              Node& node, Scope& scope,
                                                              NodeImporter& nodes);

@@ -1,4 +1,4 @@
-// A Loop whose iterations are counted while importing: its body stands in the graph once for each.
+// A Loop whose iterations are counted while importing: the graph has its body once for each.
 #include <fmt/format.h>
 
 #include <algorithm>

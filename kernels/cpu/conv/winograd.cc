@@ -1,6 +1,6 @@
-// "cpu.conv.winograd": convolutions of 3 x 3 windows, tile by tile. Dilated windows meet every
-// second, third, ... pixel, so their tiles lie within each other: each of them is a cell of
-// as many tiles as there are such pixels.
+// "cpu.conv.winograd": convolutions of 3 x 3 windows, tile by tile. The taps of dilated windows are
+// several pixels apart, and the pixels between them belong to other tiles. Such tiles, which cover
+// the same part of the image, are a cell.
 #include "anneal/kernels/cpu/conv/winograd.h"
 
 #include <algorithm>

@@ -267,8 +267,8 @@ class GatherCopy final : public Kernel {
     const Walk<2> elements(dims, {from, to});
     int64_t runs = 0;
     elements.for_runs(0, elements.count(), [&](const auto&, int64_t) { ++runs; });
-    made->is_run = runs == 1 && (elements.count() == 1 ||
-                                 (elements.step(0) == 1 && elements.step(1) == 1));
+    made->is_run =
+        runs == 1 && (elements.count() == 1 || (elements.step(0) == 1 && elements.step(1) == 1));
     made->index_dims = indices.dims;
     made->index_strides = indices.strides;
     made->to_strides = part(y.strides, axis_, after);

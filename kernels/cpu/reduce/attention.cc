@@ -17,9 +17,9 @@
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/workspace.h"
+#include "anneal/kernels/cpu/gemm/few_rows.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/kernels/cpu/program/epilogue.h"
-#include "anneal/kernels/cpu/gemm/few_rows.h"
 #include "anneal/kernels/cpu/reduce/reduction_loops.h"
 #include "anneal/kernels/cpu/reference/program_map.h"
 
