@@ -29,8 +29,8 @@ struct Replaced {
 };
 
 template <class T>
-using Wrapping =
-    std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+using Wrapping = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
+                                             std::type_identity<T>>::type;
 template <class T>
 struct Added {
   static T of(T old, T update) {
