@@ -73,6 +73,11 @@ def cases():
         yield "Cast", [abs(f32(*TOKENS))], [], {"to": to}
     yield "Softmax", [f32(1, 12, 128, 128)], [], {"axis": -1}
     yield "Softmax", [f32(1, 21, 256, 256)], [], {"axis": 1}
+    yield "Softmax", [f32(196, 196, 4)], [], {"axis": 1}
+    yield "Softmax", [f32(50_000, 4)], [], {"axis": -1}
+    yield "LayerNormalization", [f32(3136, 96), f32(96), f32(96)], [], {}
+    for name in ("ReduceL2", "ReduceMax"):
+        yield name, [f32(50_000, 3)], [numbers(-1)], {}
     yield "LayerNormalization", [f32(*TOKENS), f32(768), f32(768)], [], {}
     yield "InstanceNormalization", [f32(*IMAGE), f32(64), f32(64)], [], {}
     yield "LRN", [f32(*IMAGE)], [], {"size": 5}
@@ -95,12 +100,15 @@ def cases():
     yield "DepthToSpace", [f32(*IMAGE)], [], {"blocksize": 2}
     yield "Gather", [f32(30_000, 768), i64(0, 30_000, 1, 128)], [], {"axis": 0}
     yield "Gather", [f32(64, 1000, 16), i64(0, 1000, 300)], [], {"axis": 1}
+    yield "Gather", [f32(50_000, 64), i64(0, 50_000, 200_000)], [], {"axis": 0}
     yield "GatherElements", [f32(512, 1000), i64(0, 512, 512, 1000)], [], {"axis": 0}
     yield "GatherND", [f32(64, 64, 128), i64(0, 64, 1000, 2)], [], {}
     yield "ScatterND", [f32(1000, 128), i64(0, 1000, 300, 1), f32(300, 128)], [], {}
     yield "ScatterND", [f32(1000, 128), i64(0, 1000, 300, 1), f32(300, 128)], [], {"reduction": "add"}
     yield "ScatterElements", [f32(512, 1000), i64(0, 512, 100, 1000), f32(100, 1000)], [], {"axis": 0}
     yield "ScatterElements", [f32(512, 1000), i64(0, 512, 100, 1000), f32(100, 1000)], [], {"axis": 0, "reduction": "add"}
+    nodes = np.repeat(i64(0, 10_000, 50_000, 1), 64, 1)
+    yield "ScatterElements", [f32(10_000, 64), nodes, f32(50_000, 64)], [], {"axis": 0, "reduction": "add"}
     yield "Col2Im", [f32(1, 64 * 9, 784)], [numbers(28, 28), numbers(3, 3)], {"pads": [1] * 4}
     yield "ReverseSequence", [f32(128, 16, 256), numbers(*[100] * 16)], [], {}
     yield "NonZero", [random.random((512, 512)) > 0.5], [], {}
@@ -121,7 +129,8 @@ def cases():
                                          (96, (56, 56), (7, 7), {"pads": [3] * 4}), (96, (56, 56), (3, 3), {"pads": [1] * 4})):
         yield "Conv", [f32(1, channels, *dims)], [f32(channels, 1, *kernel)], {"group": channels, **more}
     for x, w, more in (((1, 3, 224, 224), (64, 3, 7, 7), {"strides": [2, 2], "pads": [3] * 4}), (IMAGE, (64, 64, 3, 3), {"pads": [1] * 4}),
-                       (IMAGE, (64, 64, 3, 3), {"pads": [2] * 4, "dilations": [2, 2]}), ((1, 128, 56, 56), (128, 4, 3, 3), {"pads": [1] * 4, "group": 32}),
+                       (IMAGE, (64, 64, 3, 3), {"pads": [2] * 4, "dilations": [2, 2]}),
+                       ((1, 512, 32, 32), (256, 512, 3, 3), {"pads": [24] * 4, "dilations": [24, 24]}), ((1, 128, 56, 56), (128, 4, 3, 3), {"pads": [1] * 4, "group": 32}),
                        ((1, 80, 3000), (384, 80, 3), {"pads": [1, 1]}), ((1, 16, 8, 56, 56), (16, 16, 3, 3, 3), {"pads": [1] * 6}),
                        ((1, 1, 512, 512), (32, 1, 3, 3), {"pads": [1] * 4})):
         yield "Conv", [f32(*x)], [f32(*w)], more
@@ -134,7 +143,10 @@ def cases():
         yield "QLinearConv", [u8(*IMAGE)], [scale, zero, w, number(0.01), w_zero, number(0.05), zero], {"pads": [1] * 4, "group": group}
     for m, k, n in ((1, 768, 3072), (128, 768, 768), (4096, 64, 64), (1000, 512, 1)):
         yield "MatMul", [f32(m, k)], [f32(k, n)], {}
-    yield "MatMul", [f32(12, 128, 64), f32(12, 64, 128)], [], {}
+    for m in (1, 16, 128):
+        yield "MatMul", [f32(12, m, 64), f32(12, 64, 128)], [], {}
+    yield "MatMul", [f32(32, 1, 128), f32(32, 128, 1000)], [], {}
+    yield "MatMul", [f32(4, 24, 512), f32(4, 512, 1024)], [], {}
     yield "MatMul", [f32(64, 256).astype(np.float64), f32(256, 256).astype(np.float64)], [], {}
     yield "MatMulInteger", [u8(128, 768)], [i8(768, 768), zero], {}
     for name, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
