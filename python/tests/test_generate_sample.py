@@ -23,7 +23,6 @@ from encoder_decoder import EncoderDecoder  # noqa: E402
 from model_files import CACHES, Failure, build_with_states  # noqa: E402
 from nets.llama import Llama  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-from sampling import Sampler  # noqa: E402
 from speech import LogMel, read_wav  # noqa: E402
 from tokens import Tokenizer  # noqa: E402
 
@@ -161,21 +160,6 @@ def test_a_cache_that_grows_by_concat_and_none():
 def test_a_model_of_another_kind(glyphs):
     with pytest.raises(UnknownModel, match="no input of token ids"):
         Decoder(anneal.build(glyphs))
-
-
-def test_sampling():
-    logits = numpy.array([0.0, 2.0, 1.0, -1.0], "float32")
-    assert Sampler()(logits) == 1
-    draws = [Sampler(1.0, seed=seed)(logits) for seed in range(400)]
-    share = numpy.bincount(draws, minlength=4) / 400
-    assert abs(share - numpy.exp(logits) / numpy.exp(logits).sum()).max() < 0.08
-    assert {Sampler(5.0, top_k=2, seed=seed)(logits) for seed in range(50)} == {1, 2}
-    assert {Sampler(1.0, top_p=0.6, seed=seed)(logits) for seed in range(50)} == {1}
-    assert {Sampler(1.0, top_p=0.7, seed=seed)(logits) for seed in range(50)} == {1, 2}
-    same = [Sampler(1.0, seed=7) for _ in range(2)]
-    assert [same[0](logits) for _ in range(9)] == [same[1](logits) for _ in range(9)]
-    with pytest.raises(ValueError, match="top_p"):
-        Sampler(1.0, top_p=0)
 
 
 def write_tokenizer(path):

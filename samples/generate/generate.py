@@ -31,15 +31,16 @@ def generate(model: Decoder | EncoderDecoder, sampler: Sampler, prompt: list[int
              excluded: tuple[list[int], list[int]] = ([], [])) -> Iterator[int]:
     """Yields tokens until one of `ends`, which is not among them, or until there are `limit`. `excluded` has tokens that are not
     taken at any place, and more of them that are not taken first."""
-    read, never = prompt, excluded[0] + excluded[1]
+    read, never, before = prompt, excluded[0] + excluded[1], set(prompt)
     for _ in range(limit):
         logits = model.feed(read)
         logits[never] = -float("inf")
-        token = sampler(logits)
+        token = sampler(logits, before)
         if token in ends:
             return
         yield token
         read, never = [token], excluded[0]
+        before.add(token)
 
 
 class Program:
@@ -47,7 +48,7 @@ class Program:
 
     def __init__(self, flags: argparse.Namespace) -> None:
         self.flags = flags
-        self.sampler = Sampler(flags.temperature, flags.top_k, flags.top_p, flags.seed)
+        self.sampler = Sampler(flags.temperature, flags.top_k, flags.top_p, flags.seed, flags.repetition_penalty)
         self.files = model_files(flags.model)
         path = flags.tokenizer or beside(self.files[0], "tokenizer.json")
         self.tokenizer, self.settings = Tokenizer(path), settings_of(self.files[0])
@@ -126,6 +127,8 @@ def parse_flags() -> argparse.Namespace:
     parser.add_argument("--top-k", type=int, default=0, help="draw from the K best tokens (default: from all)")
     parser.add_argument("--top-p", type=float, default=1.0, help="draw from the fewest best tokens with this total probability (default: 1)")
     parser.add_argument("--seed", type=int, help="seed of the random draws (default: another one in each run)")
+    parser.add_argument("--repetition-penalty", type=float, default=1.0,
+                        help="above 1 makes tokens of the prompt and of the text so far less likely (default: 1)")
     parser.add_argument("--threads", type=int, default=0, help="maximum number of threads (default: one per core)")
     parser.add_argument("--device", default="auto", help="device for an engine file: auto, cpu, cuda (default: auto)")
     parser.add_argument("--precision", default="f32", help="precision that the build may use: f32, f16, bf16, best (default: f32)")
