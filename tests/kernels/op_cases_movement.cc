@@ -11,6 +11,8 @@ std::vector<OpCase> movement_op_cases() {
       {"reshape_nothing", Reshape{true}, {"f16[0,3]", "i64[2]={7,0}"}},
 
       {"transpose_matrix", Transpose{{1, 0}}, {"f32[23,129]"}},
+      {"transpose_to_few_columns", Transpose{{1, 0}}, {"f32[3,37]"}},
+      {"transpose_uneven", Transpose{{0, 2, 1}}, {"f32[2,38,35]"}},
       {"transpose_nchw_nhwc", Transpose{{0, 2, 3, 1}}, {"f32[2,3,7,9]"}},
       {"transpose_heads", Transpose{{0, 2, 1, 3}}, {"f16[1,7,3,8]"}},
       {"transpose_i8_reversed", Transpose{{2, 1, 0}}, {"i8[5,7,9]"}},

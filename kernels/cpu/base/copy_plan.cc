@@ -100,9 +100,8 @@ void transpose_tile(const uint32_t* from, int64_t from_stride, uint32_t* to, int
 // Where rows are adjacent in `from`, and columns in `to`.
 void transpose_numbers(const Block& b, const uint32_t* from, uint32_t* to) {
   const int64_t rows = b.rows / 4 * 4, columns = b.columns / 4 * 4;
-  const auto copy_rest = [&](int64_t row, int64_t column) {
-    const Block rest{
-        b.rows - row, (column > 0 ? b.columns : columns) - column, 1, b.row_to, b.column_from, 1};
+  const auto copy_rest = [&](int64_t row, int64_t column, int64_t width) {
+    const Block rest{b.rows - row, width, 1, b.row_to, b.column_from, 1};
     copy_squares(rest, from + row + column * b.column_from, to + row * b.row_to + column, Same());
   };
   for (int64_t row = 0; row < rows; row += kSide)
@@ -111,8 +110,8 @@ void transpose_numbers(const Block& b, const uint32_t* from, uint32_t* to) {
         for (int64_t j = column; j < std::min(column + kSide, columns); j += 4)
           transpose_tile(from + i + j * b.column_from, b.column_from, to + i * b.row_to + j,
                          b.row_to);
-  if (rows < b.rows) copy_rest(rows, 0);
-  if (columns < b.columns) copy_rest(0, columns);
+  if (rows < b.rows) copy_rest(rows, 0, columns);
+  if (columns < b.columns) copy_rest(0, columns, b.columns - columns);
 }
 
 // Each row is one element again and again.
