@@ -1,9 +1,9 @@
 #include "anneal/kernels/cpu/conv/channels_last.h"
 
-#include "anneal/kernels/cpu/base/copy_plan.h"
 #include "anneal/kernels/cpu/base/workspace.h"
 
 namespace anneal::cpu {
+
 ChannelsLast::ChannelsLast(const TensorView& view, bool keeps_bf16)
     : images(view.dims[0]), channels(view.dims[1]), element(view.dtype) {
   const int axes = view.dims.rank() - 2;
@@ -19,6 +19,9 @@ ChannelsLast::ChannelsLast(const TensorView& view, bool keeps_bf16)
   strides[1] = strides[2] * size[2];
   strides[0] = strides[1] * size[1];
   image_stride = strides[0] * size[0];
+  Dims to_strides = {image_stride, 1};
+  for (int axis = 0; axis < axes; ++axis) to_strides.push_back(strides[3 - axes + axis]);
+  copy = CopyPlan(size_of(element), view.dims, view.strides, to_strides);
 }
 
 size_t ChannelsLast::staged_bytes() const {
@@ -32,11 +35,7 @@ void ChannelsLast::stage(const TensorView& view, std::byte* to, LoadBlock load,
   const Spatial from = spatial_of(view.strides, 2, axes, 0);
   const auto in_size = static_cast<int64_t>(size_of(view.dtype));
   const auto out_size = static_cast<int64_t>(size_of(element));
-  if (view.dtype == element) {
-    Dims to_strides = {image_stride, 1};
-    for (int axis = 0; axis < axes; ++axis) to_strides.push_back(strides[3 - axes + axis]);
-    return CopyPlan(size_of(element), view.dims, view.strides, to_strides).run(view.data, to, team);
-  }
+  if (view.dtype == element) return copy.run(view.data, to, team);
   const int64_t grain = 1 + 8192 / (strides[1] + 1);
   team.for_ranges(images * size[0] * size[1], grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {

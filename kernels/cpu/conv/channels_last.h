@@ -7,6 +7,7 @@
 
 #include "anneal/core/parallel.h"
 #include "anneal/core/tensor.h"
+#include "anneal/kernels/cpu/base/copy_plan.h"
 #include "anneal/kernels/cpu/program/tape.h"
 
 namespace anneal::cpu {
@@ -34,6 +35,7 @@ struct ChannelsLast {
   bool staged = false;       // has to be copied
   int64_t image_stride = 0;  // in elements
   Spatial strides{};
+  CopyPlan copy;                // of staged elements that keep their type
   size_t staged_bytes() const;  // 0 if not staged
 
   // Copies the view to memory of staged_bytes(). REQUIRES: staged
