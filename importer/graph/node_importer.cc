@@ -150,6 +150,7 @@ void NodeImporter::import_initializers(const GraphProto& graph, Scope& scope,
 void NodeImporter::import_nodes(const NodeList& nodes, std::span<const std::string> wanted,
                                 Scope& scope) {
   scope.nodes = &nodes;
+  scope.wanted = wanted;
   for (const int index : node_order(nodes, wanted)) {
     if (++context_.nodes_done > kMaxNodes)
       fail(ErrorCode::kUnsupported, fmt::format("more than {} nodes", kMaxNodes));

@@ -1,6 +1,7 @@
 // Scope: where the names of values are looked up during the import.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -24,7 +25,7 @@ struct ScopedValue {
   State state = State::kLost;
   ValueId value = ValueId::kNone;
   std::string what = {}, node = {}, reason = {};  // of kLeftOut, for the report
-  std::vector<ValueId> sequence = {};             // of kSequence and kStack
+  std::vector<ValueId> sequence = {};             // of kSequence, kStack and kJoined
 };
 
 // The scope of the main graph, of a function call, or of a body.
@@ -41,7 +42,9 @@ struct Scope {
   std::unordered_map<std::string, std::string> outer_names = {};  // of a function's outputs
   std::vector<Node::Attribute> attributes = {};                   // of the call
   int depth = 0;
-  const NodeList* nodes = nullptr;  // that are being imported
+  // What is being imported: the nodes, and the values that are used outside of them.
+  const NodeList* nodes = nullptr;
+  std::span<const std::string> wanted = {};
 
   // The scope of a body whose nodes become part of this scope's graph.
   Scope body_scope(std::string body_prefix);

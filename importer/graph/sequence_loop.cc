@@ -230,6 +230,8 @@ bool SequenceLoop::is_counted(int64_t most) const {
 }
 
 SequenceLoop::Results SequenceLoop::import() {
+  if (proto_.output_size() >= graph_attribute(proto_, node_, "body").output_size())
+    node_.invalid("more outputs than the body has");
   if (!is_counted(kMostUnrolled)) return import_without_sequences();
   const UnsupportedReport before = nodes_.context().unsupported;
   const bool is_short = is_counted(kShortLoop);
@@ -314,8 +316,11 @@ std::map<int, int64_t> SequenceLoop::axes_of_joined(const PlainLoop& plain,
 
 // The axis along which every reader of a sequence of tensors of `rank` axes concatenates it.
 std::optional<int64_t> SequenceLoop::only_concatenated(const std::string& name, int rank) const {
+  if (std::ranges::find(scope_.wanted, name) != scope_.wanted.end()) return std::nullopt;
   std::optional<int64_t> axis;
   for (const NodeProto& reader : *scope_.nodes) {
+    const auto outside = names_from_outside(reader);
+    if (std::ranges::find(outside, name) != outside.end()) return std::nullopt;
     if (std::ranges::find(reader.input(), name) == reader.input().end()) continue;
     int64_t own = 0;
     if (reader.op_type() != "ConcatFromSequence") return std::nullopt;
@@ -385,6 +390,7 @@ ScopedValue SequenceLoop::with_appended(const ScopedValue& start, std::vector<Va
   if (appended.size() > 1) {
     // Those of an iteration beside each other.
     const Shape shape = node_.graph().value(all).type().shape;
+    for (const ValueId part : appended) expect_same_type(node_, part, all);
     std::vector<Size> longer(shape.begin(), shape.end()), merged = longer;
     longer.insert(longer.begin() + 1, Size(1));
     for (size_t i = 0; i < appended.size(); ++i)

@@ -140,6 +140,7 @@ ScopedValue import_sequence(const anneal_onnx::NodeProto& proto, Node& node, Sco
     node.unsupported("a sequence known only at run time");
   const ScopedValue known = scope.use(proto.input(0), unsupported);
   if (known.state == State::kJoined) {
+    if (op != "ConcatFromSequence") node.unsupported("a sequence of tensors that differ in size");
     node.ignore("axis"), node.ignore("new_axis");
     return value(known.sequence[0]);
   }

@@ -17,6 +17,20 @@ const Type& type_of(const Node& node, ValueId value) { return node.graph().value
 
 ScopedValue tensor(ValueId value) { return {.state = State::kImported, .value = value}; }
 
+void expect_same(const Node& node, const Type& a, const Type& b, int first_axis) {
+  bool differ = a.dtype != b.dtype || a.shape.rank() != b.shape.rank();
+  for (int axis = first_axis; !differ && axis < a.shape.rank(); ++axis)
+    differ = a.shape[axis].known() && b.shape[axis].known() && a.shape[axis] != b.shape[axis];
+  if (differ)
+    node.unsupported(
+        "tensors of several types or sizes in a sequence whose length or places only a run knows");
+}
+
+// Of two stacks.
+void expect_same_elements(const Node& node, ValueId a, ValueId b) {
+  expect_same(node, type_of(node, a), type_of(node, b), 1);
+}
+
 ValueId with_leading_axis(Node& node, ValueId value, std::string_view suffix) {
   const Shape& shape = type_of(node, value).shape;
   std::vector<Size> longer = {Size(1)};
@@ -63,6 +77,7 @@ ValueId concatenated(Node& node, ValueId stack) {
 
 ValueId inserted(Node& node, ValueId stack) {
   const ValueId added = with_leading_axis(node, node.input(1), "added");
+  expect_same_elements(node, added, stack);
   const auto places = node.has_input(2) ? node.known_integers(2) : std::nullopt;
   if (node.has_input(2) && (!places || places->size() != 1 || places->front() != 0))
     node.unsupported("a position inside a sequence whose length only a run knows");
@@ -79,6 +94,10 @@ bool is_sequence(const ScopedValue& value) {
          value.state == State::kJoined;
 }
 
+void expect_same_type(const Node& node, ValueId a, ValueId b) {
+  expect_same(node, type_of(node, a), type_of(node, b), 0);
+}
+
 ValueId stacked(Node& node, const ScopedValue& sequence, std::string_view suffix) {
   const std::vector<ValueId>& elements = sequence.sequence;
   if (sequence.state == State::kStack) return elements[0];
@@ -86,8 +105,7 @@ ValueId stacked(Node& node, const ScopedValue& sequence, std::string_view suffix
   if (elements.empty()) node.unsupported("an empty sequence whose elements only a run knows");
   std::vector<ValueId> parts;
   for (const ValueId element : elements) {
-    if (type_of(node, element) != type_of(node, elements[0]))
-      node.unsupported("a sequence of several types whose places only a run knows");
+    expect_same_type(node, element, elements[0]);
     parts.push_back(
         with_leading_axis(node, element, fmt::format("{}/part{}", suffix, parts.size())));
   }
@@ -97,6 +115,7 @@ ValueId stacked(Node& node, const ScopedValue& sequence, std::string_view suffix
 ValueId joined(Node& node, const ScopedValue& first, ValueId second, std::string_view suffix) {
   if (first.state == State::kSequence && first.sequence.empty()) return second;
   const ValueId before = stacked(node, first, std::string(suffix) + "/before");
+  expect_same_elements(node, before, second);
   return node.layer(Concat{}, {before, second}, suffix);
 }
 

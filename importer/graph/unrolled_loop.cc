@@ -65,10 +65,15 @@ std::optional<std::vector<ScopedValue>> LoopUnroller::import() {
   elements_.resize(static_cast<size_t>(body_.output_size()) - 1 - carried_);
   goes_on_ = node_.optional_input(1);
   const int64_t most = most_iterations();
-  for (int64_t number = 0; number < most && is_positive(node_, goes_on_, "a condition"); ++number)
+  int64_t number = 0;
+  for (; number < most && is_positive(node_, goes_on_, "a condition"); ++number)
     if (!add_iteration(number)) return std::nullopt;
+  if (number == most && !node_.has_input(0) && is_positive(node_, goes_on_, "a condition"))
+    node_.unsupported(
+        fmt::format("more than {} iterations that change or read a sequence", kMostIterations));
   std::vector<ScopedValue> results = values_;
   for (size_t k = 0; k < elements_.size(); ++k) {
+    for (const ValueId element : elements_[k]) expect_same_type(node_, element, elements_[k][0]);
     const ScopedValue sequence{.state = State::kSequence, .sequence = elements_[k]};
     results.push_back({State::kImported, stacked(node_, sequence, fmt::format("stacked{}", k))});
   }
@@ -106,6 +111,7 @@ bool LoopUnroller::add_iteration(int64_t number) {
     results.push_back(inner.use(output.name(), nodes_.context().unsupported));
     if (results.back().state != State::kImported && !is_sequence(results.back())) return false;
   }
+  if (is_sequence(results[0])) node_.invalid("a condition that is a sequence");
   goes_on_ = results[0].value;
   std::copy_n(results.begin() + 1, carried_, values_.begin());
   for (size_t k = 0; k < elements_.size(); ++k) {

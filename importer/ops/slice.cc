@@ -31,10 +31,15 @@ Outputs import_slice(Node& node) {
   node.expect_inputs(3, 5);
   for (int i = 1; i < node.input_count(); ++i)
     if (node.has_input(i)) node.dtype(i, kIndices);
-  if (node.rank(1) != 1) node.unsupported("starts that are no list");
-  // Of a number that only a run knows one start is expected: the run fails if there are others.
-  const Size given_count = node.shape(node.has_input(3) ? 3 : 1)[0];
-  const auto count = static_cast<size_t>(given_count.known() ? given_count.value() : 1);
+  // Where a run alone knows how many starts there are, one is expected: it fails if there are
+  // others.
+  size_t count = 1;
+  for (int i = node.input_count(); --i >= 1;) {
+    if (!node.has_input(i)) continue;
+    if (node.rank(i) != 1) node.invalid(fmt::format("input {} is no list", i));
+    const Size size = node.shape(i)[0];
+    if (size.known()) count = static_cast<size_t>(size.value());
+  }
   const auto bounds = [&](int i, const char* name) {
     return reshape(node, as_i64(node, node.input(i), name), {static_cast<int64_t>(count)},
                    std::string(name) + "/counted");

@@ -9,6 +9,7 @@ namespace anneal::testing {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr int kBool = anneal_onnx::TensorProto::BOOL;
@@ -112,6 +113,68 @@ TEST(SequenceLoops, AppendTensorsOfSeveralSizes) {
   EXPECT_THAT(got["y"], IsEmpty());
   got = run(context, *engine, {floats({2, 2}, {1, 2, 3, 4}), counts({1, 3})});
   EXPECT_THAT(got["y"], ElementsAre(1, 2, 3, 4, 3, 4, 3, 4));
+}
+
+// Tensors of several sizes that a branch reads one by one are not concatenated: the run says so.
+TEST(SequenceLoops, TensorsOfSeveralSizesAreNotMistaken) {
+  ModelBuilder m(17);
+  m.input("n", {}, kInt64).input("x", {"T"}).input("c", {}, kBool).output("y").output("z");
+  m.integers("zero", {0}).integers("one", {1});
+  m.add_tensor("first", {}, kInt64)->add_int64_data(0);
+  m.node("SequenceEmpty", {}, {"none"});
+  ModelBuilder body = loop_body();
+  body.input("s", {}).output("s2");
+  body.node("Add", {"i", "one"}, {"end"});
+  body.node("Slice", {"x", "zero", "end", "zero"}, {"part"});
+  body.node("SequenceInsert", {"s", "part"}, {"s2"});
+  add_loop(m, {"n", "", "none"}, {"all"}, body);
+  concat(m, "all", "y", 0, false);
+  ModelBuilder then_branch(17), else_branch(17);
+  then_branch.node("SequenceAt", {"all", "first"}, {"t"});
+  then_branch.output("t");
+  else_branch.node("Identity", {"x"}, {"t"});
+  else_branch.output("t");
+  auto& node = m.node("If", {"c"}, {"z"});
+  for (auto [name, branch] :
+       {std::pair("then_branch", &then_branch), {"else_branch", &else_branch}}) {
+    auto* attribute = node.add_attribute();
+    attribute->set_name(name);
+    attribute->set_type(anneal_onnx::AttributeProto::GRAPH);
+    *attribute->mutable_g() = branch->graph();
+  }
+  const auto engine = engine_of_model(m);
+  ExecutionContext context(engine);
+  const Tensor yes = Tensor::of<uint8_t>(DataType::kBool, {}, {{1}});
+  EXPECT_THAT(error_of([&] {
+                run(context, *engine, {number(3), floats({4}, {1, 2, 3, 4}), yes});
+              }),
+              HasSubstr("is stacked of"));
+}
+
+// Sums of bags of rows, as PyTorch writes EmbeddingBag: each bag ends where the next one begins,
+// and only a run knows that a slice has one start.
+TEST(SequenceLoops, SumBags) {
+  ModelBuilder m(17);
+  m.input("x", {"T", "2"}).input("bounds", {"B"}, kInt64).input("n", {}, kInt64).output("y");
+  m.integers("one", {1}).integers("axis", {0});
+  m.node("SequenceEmpty", {}, {"none"});
+  ModelBuilder body = loop_body();
+  body.input("s", {}).output("s2");
+  body.node("Unsqueeze", {"i", "axis"}, {"at"});
+  body.node("Add", {"at", "one"}, {"next"});
+  body.node("Add", {"next", "one"}, {"behind"});
+  body.node("Slice", {"bounds", "at", "next"}, {"begin"});
+  body.node("Slice", {"bounds", "next", "behind"}, {"end"});
+  body.node("Slice", {"x", "begin", "end"}, {"rows"});
+  body.node("ReduceSum", {"rows", "axis"}, {"bag"});
+  body.node("SequenceInsert", {"s", "bag"}, {"s2"});
+  add_loop(m, {"n", "", "none"}, {"all"}, body);
+  concat(m, "all", "y", 0, false);
+  const auto engine = engine_of_model(m);
+  ExecutionContext context(engine);
+  const Tensor bounds = Tensor::of<int64_t>(DataType::kI64, {4}, {{0, 2, 2, 3}});
+  auto got = run(context, *engine, {floats({3, 2}, {1, 2, 3, 4, 5, 6}), bounds, number(3)});
+  EXPECT_THAT(got["y"], ElementsAre(4, 6, 0, 0, 5, 6));
 }
 
 // Elements of an axis of open size, and of a sequence that is known, at places that a run knows.

@@ -122,6 +122,72 @@ TEST(SequenceLoop, NumbersWithAnAxisInOtherLoops) {
   EXPECT_EQ(graph.value(graph.outputs()[0].value).type().shape.rank(), 3);
 }
 
+// Without a trip count the condition ends it, but not after any number of iterations.
+TEST(SequenceLoop, CountsByItsCondition) {
+  const auto import = [](int64_t limit) {
+    ModelBuilder m(17);
+    m.input("x", {"3"}).output("y");
+    add_number(m, "limit", limit);
+    add_flag(m, "yes", true);
+    m.node("SequenceEmpty", {}, {"none"});
+    ModelBuilder body(17);
+    body.input("i", {}, TensorProto::INT64).input("c", {}, TensorProto::BOOL).input("s", {});
+    body.output("goes_on").output("s2");
+    body.node("SequenceInsert", {"s", "x"}, {"s2"});
+    body.node("SequenceLength", {"s2"}, {"length"});
+    body.node("Less", {"length", "limit"}, {"goes_on"});
+    set_body(m.node("Loop", {"", "yes", "none"}, {"all"}), body);
+    set(m.node("ConcatFromSequence", {"all"}, {"y"}), "axis", int64_t{0});
+    return output_type(import_bytes(m.bytes(), "").graph);
+  };
+  EXPECT_EQ(import(5), "f32[15]");
+  EXPECT_THAT(error_of([&] { import(5000); }), HasSubstr("reads the sequence to which it appends"));
+}
+
+TEST(SequenceLoop, MistakesAreNamed) {
+  const auto error = [](bool has_sequence_as_condition, const std::vector<std::string>& outputs,
+                        bool is_counted) {
+    ModelBuilder m(17);
+    m.input("x", {"3"}).input("n", {}, TensorProto::INT64).output("y");
+    add_number(m, "three", 3);
+    m.node("SequenceEmpty", {}, {"none"});
+    ModelBuilder body(17);
+    body.input("i", {}, TensorProto::INT64).input("c", {}, TensorProto::BOOL).input("s", {});
+    body.output(has_sequence_as_condition ? "s2" : "c").output("s2");
+    body.node("SequenceInsert", {"s", "x"}, {"s2"});
+    set_body(m.node("Loop", {is_counted ? "three" : "n", "", "none"}, outputs), body);
+    set(m.node("ConcatFromSequence", {"all"}, {"y"}), "axis", int64_t{0});
+    return error_of([&] { import_bytes(m.bytes(), ""); });
+  };
+  for (const bool is_counted : {false, true})
+    EXPECT_THAT(error(false, {"all", "more"}, is_counted), HasSubstr("more outputs than the body"));
+  EXPECT_THAT(error(true, {"all"}, true), HasSubstr("a condition that is a sequence"));
+  EXPECT_EQ(error(false, {"all"}, true), "");
+}
+
+// Tensors that differ in size are only joined where nothing else reads them one by one.
+TEST(SequenceLoop, TensorsOfSeveralSizes) {
+  const auto error = [](const char* start, const std::vector<std::string>& appended) {
+    ModelBuilder m(17);
+    m.input("x", {"3"}).input("z", {"5"}).input("n", {}, TensorProto::INT64).output("y");
+    m.node("SequenceConstruct", {start}, {"first"});
+    ModelBuilder body = loop_body();
+    body.input("s", {});
+    std::string last = "s";
+    for (const std::string& name : appended) {
+      body.node("SequenceInsert", {last, name}, {last + "+"});
+      last += "+";
+    }
+    body.output(last);
+    set_body(m.node("Loop", {"n", "", "first"}, {"all"}), body);
+    set(m.node("ConcatFromSequence", {"all"}, {"y"}), "axis", int64_t{0});
+    return error_of([&] { import_bytes(m.bytes(), ""); });
+  };
+  EXPECT_EQ(error("x", {"x", "x"}), "");
+  EXPECT_THAT(error("z", {"x"}), HasSubstr("several types or sizes"));
+  EXPECT_THAT(error("x", {"x", "z"}), HasSubstr("several types or sizes"));
+}
+
 TEST(SequenceLoop, WhatIsNotSupportedIsSaid) {
   using Change = std::function<void(ModelBuilder & model, ModelBuilder & body)>;
   const auto error = [](const Change& change) {

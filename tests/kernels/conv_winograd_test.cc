@@ -191,6 +191,7 @@ TEST(Winograd, RefusesWhatItCannotDoOrDoesSlower) {
   EXPECT_EQ(why_not(conv2(1, 1), "f32[1,16,14,14]", "f32[16,16,1,3]"), "only windows of 3 x 3");
   EXPECT_EQ(why_not(conv2(2, 1), "f32[1,16,14,14]", "f32[16,16,3,3]"), "strides");
   EXPECT_EQ(why_not(conv2(1, 2, 2), "f32[1,16,14,14]", "f32[16,16,3,3]"), "");
+  EXPECT_THAT(why_not(conv2(1, 17, 17), "f32[1,16,99,99]", "f32[16,16,3,3]"), HasSubstr("memory"));
   EXPECT_THAT(why_not(conv2(1, 6, 6), "f32[1,16,14,14]", "f32[16,16,3,3]"), HasSubstr("empty"));
   EXPECT_EQ(why_not(conv2(1, 1, 1, 2), "f32[1,32,14,14]", "f32[16,16,3,3]"), "groups");
   EXPECT_THAT(why_not(conv2(1, 1), "f32[1,3,14,14]", "f32[16,3,3,3]"), HasSubstr("channels"));

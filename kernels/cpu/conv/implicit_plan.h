@@ -76,8 +76,8 @@ struct ImplicitPlan {
   // Taps outside the input are not multiplied. Else they read padding from a copy.
   bool clips = false;
   bool is_copied = false;
-  int64_t plane = 0, row = 0,
-          pixel = 0;  // as source_..., of what is read; planes one dilation apart
+  // As source_..., of what is read, the input or a copy; planes one dilation apart.
+  int64_t plane = 0, row = 0, pixel = 0;
   // Bytes from the first input of a window, for the taps of a plane; none if `clips`.
   std::vector<int64_t> taps;
   int64_t taps_of_plane = 1, lanes_of_tap = 1;

@@ -34,6 +34,8 @@ constexpr int64_t kBlockTiles = 28;
 // takes 0.6 (64 channels and more) to 1.0 (32), and 1.15 with 16 channels.
 constexpr int64_t kLeastChannels = 16, kLeastChannelsBf16 = 32, kLeastTiles = 9;
 
+constexpr int64_t kMostDilation = 16;
+
 int64_t cut(int64_t whole, int64_t parts, int64_t i) { return whole * i / parts; }
 
 // Cells of tiles. Their rows are numbered through all images, so that blocks of whole rows are runs
@@ -369,6 +371,8 @@ KernelResult make_winograd(const Conv& op, const Request& request) {
   const Dims& dims = w->dims();
   if (dims.rank() != 4 || dims[2] != 3 || dims[3] != 3) return refuse("only windows of 3 x 3");
   if (!is_all(op.strides, 1)) return refuse("strides");
+  if (op.dilations[0] > kMostDilation || op.dilations[1] > kMostDilation)
+    return refuse("dilations of more than 16, whose cells take much memory");
   if (op.groups != 1) return refuse("groups");
   if (op.exact_sums) return refuse("results are rounded to whole numbers or compared");
   if (dims[1] < winograd_transforms(isa_of(request.device)).lanes || dims[0] == 0)

@@ -19,16 +19,17 @@ std::vector<int> memory_order(const TensorView& x) {
   return axes;
 }
 
-// The kept axis along which rows of few elements follow each other most closely, if there are many;
-// -1 otherwise.
+// The kept axis along which rows of few elements follow each other most closely; -1 if there is
+// none or rows are long. How many rows there are must not decide, so that a row is summed in the
+// same order in any batch.
 int axis_beside_short_rows(const TensorView& x, const ReductionSpace::Axes& folded) {
   int64_t elements = 1;
   int nearest = -1;
   for (int axis = 0; axis < x.dims.rank(); ++axis) {
     if (folded[axis]) {
       elements *= x.dims[axis];
-    } else if (x.dims[axis] >= ReductionSpace::kShortRow && x.strides[axis] > 0 &&
-               (nearest < 0 || x.strides[axis] < x.strides[nearest])) {
+    } else if (nearest < 0 || x.dims[nearest] == 1 ||
+               (x.dims[axis] > 1 && std::abs(x.strides[axis]) < std::abs(x.strides[nearest]))) {
       nearest = axis;
     }
   }
@@ -80,15 +81,16 @@ std::optional<int64_t> ReductionSpace::row_stride(const TensorView& view) const 
   if (column_axis_ >= 0 || reduced_axes_.rank() != 1) return std::nullopt;
   const auto reduced = static_cast<int>(reduced_axes_[0]);
   if (view.dims[reduced] > 1 && view.strides[reduced] != 1) return std::nullopt;
-  int64_t result = 0, next = 0;  // next: from group to group of the axes so far
+  std::optional<int64_t> result;
+  int64_t next = 0;  // behind the groups of the axes so far
   for (int i = kept_axes_.rank(); i-- > 0;) {
     const auto axis = static_cast<int>(kept_axes_[i]);
     if (view.dims[axis] == 1) continue;
-    if (next != 0 && view.strides[axis] != next) return std::nullopt;
-    if (next == 0) result = view.strides[axis];
+    if (result && view.strides[axis] != next) return std::nullopt;
+    if (!result) result = view.strides[axis];
     next = view.strides[axis] * view.dims[axis];
   }
-  return result;
+  return result.value_or(0);
 }
 
 }  // namespace anneal::cpu

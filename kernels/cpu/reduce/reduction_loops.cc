@@ -162,9 +162,11 @@ HWY_INLINE void reduce_column_vectors(const ReductionBlock& block, int64_t colum
   for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[v], d, result + column + v * kLanes);
 }
 
-// Fewer columns than lanes, row after row: kLanes rows are `columns` vectors.
+// Fewer columns than lanes, row after row: kLanes rows are `columns` vectors. Rows of up to
+// kShortRow elements, which are columns here, never are: their number is that of a batch.
 bool is_narrow(const ReductionBlock& block) {
-  return block.columns < kLanes && block.row_stride == block.columns && block.rows >= kLanes;
+  constexpr int64_t kLeastRows = 16;
+  return block.columns < kLanes && block.row_stride == block.columns && block.rows >= kLeastRows;
 }
 // One number for each column, for each element of kLanes rows.
 struct NarrowNumbers {
