@@ -1,6 +1,7 @@
 // If, Loop and Scan: bodies become graphs beside the graph, and the values that they use from
 // outside become their inputs.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,11 +22,13 @@ std::optional<Outputs> import_loop(const anneal_onnx::NodeProto& proto, Node& no
                                    NodeImporter& nodes);
 // Whether a Loop carries a sequence, or its body reads one from outside.
 bool is_loop_of_sequences(const anneal_onnx::NodeProto& proto, const Scope& scope);
-// Such a Loop.
+// Imports such a Loop; none if something in its body is not supported, which has been reported.
 std::optional<std::vector<ScopedValue>> import_sequence_loop(const anneal_onnx::NodeProto& proto,
                                                              Node& node, Scope& scope,
                                                              NodeImporter& nodes);
-// A Loop whose iterations are counted while importing: the graph has its body once for each.
+inline constexpr int64_t kMostUnrolled = 4096;  // iterations
+// A Loop whose iterations are counted while importing: the graph has its body once for each. Fails
+// with kUnsupported if the number of iterations is not known, or above kMostUnrolled.
 std::optional<std::vector<ScopedValue>> import_unrolled_loop(const anneal_onnx::NodeProto& proto,
                                                              Node& node, Scope& scope,
                                                              NodeImporter& nodes);

@@ -42,7 +42,7 @@ struct Scope {
   std::unordered_map<std::string, std::string> outer_names = {};  // of a function's outputs
   std::vector<Node::Attribute> attributes = {};                   // of the call
   int depth = 0;
-  // What is being imported: the nodes, and the values that are used outside of them.
+  // During the import: the nodes of the graph, body or function, and the names of its outputs.
   const NodeList* nodes = nullptr;
   std::span<const std::string> wanted = {};
 

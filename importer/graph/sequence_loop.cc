@@ -1,7 +1,7 @@
 // Loops of sequences. A short one whose iterations are counted while importing is unrolled. Any
 // other one becomes a Loop without sequences: those that it reads from outside are stacks, and what
 // its iterations append to a sequence that it carries is a stacked result; or, where the sizes of
-// these tensors differ and the sequence is only concatenated, it carries the tensor of that.
+// these tensors differ and the sequence is only concatenated, it carries the concatenated tensor.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ using anneal_onnx::GraphProto;
 using anneal_onnx::NodeProto;
 using State = ScopedValue::State;
 
-constexpr int64_t kShortLoop = 64, kMostUnrolled = 4096;
+constexpr int64_t kShortLoop = 64;  // iterations
 
 // The names outside that the bodies of a node read, each once.
 std::vector<std::string> names_from_outside(const NodeProto& proto) {
@@ -60,7 +60,8 @@ struct PlainLoop {
 // append to it.
 class SequenceRemover {
  public:
-  // axes: of sequences, by their place, that are carried as what they are along that axis.
+  // axes: by the place of a sequence among the carried values, the axis along which the Loop
+  // carries its tensors concatenated.
   SequenceRemover(const NodeProto& proto, const Node& node, const Scope& scope,
                   const std::map<int, int64_t>& axes)
       : proto_(proto),
@@ -100,9 +101,11 @@ std::vector<int> SequenceRemover::find_chain(const std::string& begin,
   for (std::string name = end; name != begin;) {
     chain.push_back(producer(name));
     const NodeProto& last = body_of(plain_->loop).node(chain.back());
-    const bool appends = last.op_type() == "SequenceInsert" && last.input_size() >= 2 &&
+    const bool appends = is_sequence_operator(last) && last.op_type() == "SequenceInsert" &&
+                         last.input_size() >= 2 &&
                          (last.input_size() == 2 || last.input(2).empty());
-    if (!appends && !(last.op_type() == "Identity" && last.input_size() == 1))
+    if (!appends &&
+        !(last.domain().empty() && last.op_type() == "Identity" && last.input_size() == 1))
       node_.unsupported(
           fmt::format("{} of a sequence that the loop carries, whose number of iterations only a "
                       "run knows",
@@ -323,7 +326,8 @@ std::optional<int64_t> SequenceLoop::only_concatenated(const std::string& name, 
     if (std::ranges::find(outside, name) != outside.end()) return std::nullopt;
     if (std::ranges::find(reader.input(), name) == reader.input().end()) continue;
     int64_t own = 0;
-    if (reader.op_type() != "ConcatFromSequence") return std::nullopt;
+    if (!is_sequence_operator(reader) || reader.op_type() != "ConcatFromSequence")
+      return std::nullopt;
     for (const auto& attribute : reader.attribute()) {
       if (attribute.name() == "axis") own = attribute.i();
       if (attribute.name() == "new_axis" && attribute.i() != 0) return std::nullopt;

@@ -102,7 +102,7 @@ ValueId stacked(Node& node, const ScopedValue& sequence, std::string_view suffix
   const std::vector<ValueId>& elements = sequence.sequence;
   if (sequence.state == State::kStack) return elements[0];
   if (sequence.state == State::kJoined) node.unsupported("tensors of several sizes in a sequence");
-  if (elements.empty()) node.unsupported("an empty sequence whose elements only a run knows");
+  if (elements.empty()) node.unsupported("an empty sequence where a tensor of it is read");
   std::vector<ValueId> parts;
   for (const ValueId element : elements) {
     expect_same_type(node, element, elements[0]);

@@ -14,7 +14,7 @@ bool is_sequence(const ScopedValue& value);
 ValueId stacked(Node& node, const ScopedValue& sequence, std::string_view suffix);
 // Fails with kUnsupported if the types of two tensors surely differ.
 void expect_same_type(const Node& node, ValueId a, ValueId b);
-// Of the tensors of both, in this order. `first` may be a sequence of no tensors.
+// The stack of the tensors of both, in this order. `first` may be a sequence of no tensors.
 ValueId joined(Node& node, const ScopedValue& first, ValueId second, std::string_view suffix);
 // SequenceAt, SequenceInsert, ... of a stack in input 0. Fails with kUnsupported where a stack
 // cannot be the result.

@@ -16,8 +16,6 @@ using anneal_onnx::GraphProto;
 using anneal_onnx::NodeProto;
 using State = ScopedValue::State;
 
-constexpr int64_t kMostIterations = 4096;
-
 // Whether a condition or a number of iterations, if it is there, is at least 1.
 bool is_positive(const Node& node, ValueId value, const std::string& what) {
   if (value == ValueId::kNone) return true;
@@ -70,9 +68,10 @@ std::optional<std::vector<ScopedValue>> LoopUnroller::import() {
     if (!add_iteration(number)) return std::nullopt;
   if (number == most && !node_.has_input(0) && is_positive(node_, goes_on_, "a condition"))
     node_.unsupported(
-        fmt::format("more than {} iterations that change or read a sequence", kMostIterations));
+        fmt::format("more than {} iterations that change or read a sequence", kMostUnrolled));
   std::vector<ScopedValue> results = values_;
   for (size_t k = 0; k < elements_.size(); ++k) {
+    if (elements_[k].empty()) node_.unsupported("stacked results of no iteration");
     for (const ValueId element : elements_[k]) expect_same_type(node_, element, elements_[k][0]);
     const ScopedValue sequence{.state = State::kSequence, .sequence = elements_[k]};
     results.push_back({State::kImported, stacked(node_, sequence, fmt::format("stacked{}", k))});
@@ -82,12 +81,12 @@ std::optional<std::vector<ScopedValue>> LoopUnroller::import() {
 }
 
 int64_t LoopUnroller::most_iterations() const {
-  if (node_.optional_input(0) == ValueId::kNone) return kMostIterations;
+  if (node_.optional_input(0) == ValueId::kNone) return kMostUnrolled;
   if (!is_positive(node_, node_.input(0), "a number of iterations")) return 0;
   const int64_t trips = node_.graph().value(node_.input(0)).fact.elements->front().value();
-  if (trips > kMostIterations)
+  if (trips > kMostUnrolled)
     node_.unsupported(fmt::format("{} iterations that change or read a sequence, of {} at most",
-                                  trips, kMostIterations));
+                                  trips, kMostUnrolled));
   return trips;
 }
 

@@ -55,7 +55,7 @@ struct ConvPiece {
   IndexRange planes;  // of the window, that are multiplied
 };
 
-// Into how many pieces the outputs of a plane are cut: rows of them, each row, and their channels.
+// The number of pieces along the rows of a plane of outputs, along a row, and along its channels.
 struct ConvGrid {
   int64_t down = 1, across = 1, columns = 1;
   int64_t pieces() const { return down * across * columns; }

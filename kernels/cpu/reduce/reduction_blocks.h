@@ -22,7 +22,7 @@ class ReductionSpace {
   static constexpr int64_t kBlock = 8192;   // elements of a block
   static constexpr int64_t kColumns = 256;  // of a block, where they lie side by side
   static constexpr int64_t kRows = 256;
-  static constexpr int64_t kShortRow = 12;  // elements; a vector or less, whose start costs more
+  static constexpr int64_t kShortRow = 12;  // elements; such rows are computed side by side
 
   using Axes = std::array<bool, kMaxRank>;
   ReductionSpace() = default;
