@@ -68,6 +68,8 @@ std::vector<OpCase> movement_op_cases() {
       {"tile_i64_3d", Tile{}, {"i64[2,1,5]", "i64[3]={1,7,2}"}},
       {"tile_never", Tile{}, {"f32[3,7]", "i64[2]={0,3}"}},
 
+      {"gather_table", Gather{0}, {"const f32[57]", "i32[83,70]=-57..56"}},
+      {"gather_table_u8", Gather{0}, {"u8[57]", "i64[9]=-57..56"}},
       {"gather_rows", Gather{0}, {"const f32[23,7]", "i64[5]={0,22,-1,3,3}"}},
       {"gather_columns", Gather{1}, {"f32[5,23]", "i32[2,3]=-9..9"}},
       {"gather_scalar", Gather{1}, {"f16[2,3,5]", "i64[]={-2}"}},

@@ -1,13 +1,23 @@
 // Gathers by tuples of indices: "cpu.gather_nd.copy". Each tuple names a slice of x, which is
 // copied by a plan made once, or is a single element. "cpu.gather_elements.copy" has an index for
 // each element.
+#include <fmt/format.h>
+
 #include <cstring>
 
+#include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/base/copy_plan.h"
 #include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/movement/single_elements.h"
 #include "anneal/kernels/cpu/movement/tuples.h"
 
 namespace anneal::cpu {
+
+void fail_of_index(int64_t index, int64_t size) {
+  fail(ErrorCode::kInvalidArgument,
+       fmt::format("index {} is out of range for {} elements", index, size));
+}
+
 namespace {
 
 struct PreparedTuples final : PreparedKernel {
@@ -77,30 +87,16 @@ class GatherElementwise final : public Kernel {
   }
   void launch(const LaunchArgs& args) const override {
     const auto& p = static_cast<const PreparedSingles&>(*args.prepared);
-    const bool are_narrow = args.inputs[1].dtype == DataType::kI32;
+    const SingleElements one = {args.inputs[0], args.inputs[1], args.outputs[0], axis_,
+                                p.walk.step(0), p.walk.step(1), p.walk.step(2)};
     args.team.for_ranges(p.walk.count(), kGrain, [&](int64_t begin, int64_t end) {
-      visit_size(size_of(args.inputs[0].dtype), [&]<class T>(T) {
-        are_narrow ? gather<T, int32_t>(p, args, begin, end)
-                   : gather<T, int64_t>(p, args, begin, end);
+      p.walk.for_runs(begin, end, [&](const auto& at, int64_t length) {
+        one.take(at[0], at[1], at[2], length);
       });
     });
   }
 
  private:
-  template <class T, class Index>
-  void gather(const PreparedSingles& p, const LaunchArgs& args, int64_t begin, int64_t end) const {
-    const TensorView& x = args.inputs[0];
-    const int64_t size = x.dims[axis_], stride = x.strides[axis_];
-    const int64_t index_step = p.walk.step(0), y_step = p.walk.step(1), x_step = p.walk.step(2);
-    p.walk.for_runs(begin, end, [&](const auto& at, int64_t length) {
-      const Index* const indices = args.inputs[1].as<const Index>() + at[0];
-      T* const to = args.outputs[0].as<T>() + at[1];
-      const T* const from = x.as<const T>() + at[2];
-      for (int64_t i = 0; i < length; ++i)
-        to[i * y_step] = from[i * x_step + place_of_index(indices[i * index_step], size) * stride];
-    });
-  }
-
   int axis_;
 };
 

@@ -13,6 +13,8 @@
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/element.h"
 #include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/movement/single_elements.h"
+#include "anneal/kernels/cpu/movement/tuples.h"
 #include "anneal/kernels/cpu/program/tape_kernel.h"
 #include "anneal/kernels/cpu/reference/reference.h"
 
@@ -281,14 +283,17 @@ class GatherCopy final : public Kernel {
     const auto size = static_cast<int64_t>(size_of(x.dtype));
     const auto bytes = static_cast<size_t>(p.slice.elements() * size);
     const Walk<2> walk(p.index_dims, {p.index_strides, p.to_strides});
+    if (p.slice.elements() == 1) {
+      const SingleElements one = {x, indices, y, axis_, walk.step(0), walk.step(1)};
+      return args.team.for_ranges(walk.count(), kGrain, [&](int64_t begin, int64_t end) {
+        walk.for_runs(begin, end,
+                      [&](const auto& at, int64_t length) { one.take(at[0], at[1], 0, length); });
+      });
+    }
     const auto run = [&](int64_t begin, int64_t end) {
       walk.for_elements(begin, end, [&](const auto& at) {
-        int64_t index = load_integer(indices, at[0]);
-        if (index < -x.dims[axis_] || index >= x.dims[axis_])
-          fail(ErrorCode::kInvalidArgument,
-               fmt::format("index {} is out of range for {} elements", index, x.dims[axis_]));
-        if (index < 0) index += x.dims[axis_];
-        const std::byte* const from = x.data + index * x.strides[axis_] * size;
+        const int64_t place = place_of_index(load_integer(indices, at[0]), x.dims[axis_]);
+        const std::byte* const from = x.data + place * x.strides[axis_] * size;
         std::byte* const to = y.data + at[1] * size;
         p.is_run ? void(std::memcpy(to, from, bytes)) : p.slice.run(from, to);
       });

@@ -1,21 +1,20 @@
 // Indices that name places of a tensor: what gathers and scatters share.
 #pragma once
-#include <fmt/format.h>
-
 #include <cstdint>
 
-#include "anneal/core/fail.h"
 #include "anneal/kernels/cpu/base/element.h"
 #include "anneal/kernels/cpu/base/strided.h"
 
 namespace anneal::cpu {
 
+[[noreturn]] void fail_of_index(int64_t index, int64_t size);
+
 // `index` from the front of an axis of `size` elements.
 inline int64_t place_of_index(int64_t index, int64_t size) {
-  if (index < -size || index >= size)
-    fail(ErrorCode::kInvalidArgument,
-         fmt::format("index {} is out of range for {} elements", index, size));
-  return index < 0 ? index + size : index;
+  const int64_t place = index < 0 ? index + size : index;
+  if (place < 0 || place >= size) [[unlikely]]
+    fail_of_index(index, size);
+  return place;
 }
 
 // f(T()) for an unsigned integer T of the size.
