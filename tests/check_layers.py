@@ -66,6 +66,7 @@ PARTS = {
         "onnx": [],
         "node": ["onnx"],
         "ops": ["onnx", "node"],
+        "ml": ["onnx", "node", "ops"],
         "graph": ["onnx", "node", "ops"],
         "": ["onnx", "node", "graph"],
     },

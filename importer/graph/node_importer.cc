@@ -328,7 +328,7 @@ std::vector<ScopedValue> NodeImporter::imported(const Outputs& outputs, const No
       results.push_back({State::kImported, outputs[i]});
     else
       results.push_back({State::kLeftOut, ValueId::kNone, describe(proto, scope.opsets),
-                         node.name(), fmt::format("output {} is not computed", i)});
+                         node.name(), node.why_left_out(static_cast<int>(i))});
   }
   return results;
 }

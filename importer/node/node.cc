@@ -58,6 +58,12 @@ ValueId Node::layer(Op op, std::vector<ValueId> inputs, std::string_view suffix)
   return layers(std::move(op), std::move(inputs), suffix).front();
 }
 
+std::string Node::why_left_out(int output) const {
+  const auto found = left_out_.find(output);
+  return found == left_out_.end() ? fmt::format("output {} is not computed", output)
+                                  : found->second;
+}
+
 std::string Node::output_name(int index) const {
   return has_output(index) ? output_names_[static_cast<size_t>(index)] : free_value_name(name_);
 }

@@ -61,6 +61,9 @@ class Node : public NodeInputs, public NodeAttributes {
 
   int output_count() const { return static_cast<int>(output_names_.size()); }
   bool has_output(int index) const;  // named, so it may have a reader
+  // Why the row gives no value for this output, for the report of a model that uses it.
+  void leave_out(int output, std::string why) { left_out_[output] = std::move(why); }
+  std::string why_left_out(int output) const;
   std::string output_name(int index) const;
 
   // A layer in between, named after the node and suffix; without suffix it has the node's name.
@@ -105,6 +108,7 @@ class Node : public NodeInputs, public NodeAttributes {
   std::string name_;
   int opset_;
   std::vector<std::string> output_names_;
+  std::unordered_map<int, std::string> left_out_;
 };
 
 }  // namespace anneal

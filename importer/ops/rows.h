@@ -13,6 +13,7 @@ inline constexpr int kLatest = 1 << 20;
 inline constexpr int kNewestOpset = 28;
 
 inline constexpr std::string_view kMicrosoft = "com.microsoft";
+inline constexpr std::string_view kMl = "ai.onnx.ml";
 inline constexpr std::string_view kTensorRt = "trt";  // of NVIDIA's Model Optimizer
 
 struct OpRow {
@@ -38,6 +39,10 @@ struct OpRow {
   X(linear)                                \
   X(logical)                               \
   X(loss)                                  \
+  X(ml_features)                           \
+  X(ml_linear)                             \
+  X(ml_svm)                                \
+  X(ml_trees)                              \
   X(norm)                                  \
   X(pad)                                   \
   X(pool)                                  \
