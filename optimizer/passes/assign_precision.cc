@@ -9,8 +9,9 @@
 // layer before an output stores f32, and an input that a product reads is cast once.
 //
 // On targets that do not compute in that type values stay f32, and a rounding replaces each store:
-// weights are rounded numbers, too. Changes numerics. Runs after the fusions, so that values that
-// are not stored are not rounded, and before siblings are merged, which read one type.
+// weights are rounded numbers, too, in 16 bits where keep_half_weights would store them so. Changes
+// numerics. Runs after the fusions, so that values that are not stored are not rounded, and before
+// siblings are merged, which read one type.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,6 +26,8 @@
 #include "anneal/optimizer/precision/half_precision_plan.h"
 #include "anneal/optimizer/precision/half_roles.h"
 #include "anneal/optimizer/precision/half_weights.h"
+#include "anneal/optimizer/precision/integer_weights.h"
+#include "anneal/optimizer/precision/kept_halves.h"
 #include "anneal/optimizer/precision/round_weights.h"
 #include "anneal/optimizer/programs/join_programs.h"
 
@@ -39,6 +42,7 @@ class Assigner {
       : graph_(graph),
         run_(run),
         native_(run.options.native),
+        bytes_(weight_bytes_as_floats(graph, run.options)),
         storage_(choose_storage(graph, run.options.precision, run.options.native,
                                 find_needs(graph, run))) {}
 
@@ -122,25 +126,22 @@ class Assigner {
     return weight_scales(*graph_.constant(id), *layout, to, run_.options.weights_may_change);
   }
 
-  // In f32. Weights are rounded together, by the channels of the first layer that reads them; where
-  // types stay f32 they are multiplied with their scales at once.
+  // In `to`, or in f32. Weights are rounded together, by the channels of the first layer that reads
+  // them; where types stay f32 they are multiplied with their scales at once, and then are f32.
   Tensor rounded(ValueId id, const Tensor& tensor, DataType to, LayerId reader) const {
+    const int threads = run_.options.threads;
     const auto layout = channel_weights(graph_, reader);
-    if (layout && graph_.layer(reader).inputs[layout->input] == id) {
-      const std::vector<double> scales = scales_of(id, to, reader);
-      if (scales.empty()) return round_weights(tensor, *layout, to, run_.options.threads);
-      std::vector<double> inverse;
-      for (const double scale : scales) inverse.push_back(1 / scale);
-      const auto by = FactorOf::kWrittenChannel;
-      const Tensor divided = *scaled_weights(tensor, *layout, inverse, by, run_.options.threads);
-      const Tensor made = round_weights(divided, *layout, to, run_.options.threads);
-      return native_.has(to) ? made
-                             : *scaled_weights(made, *layout, scales, by, run_.options.threads);
-    }
-    NewTensor fresh = allocate_tensor(DataType::kF32, tensor.dims());
-    auto* rounded = reinterpret_cast<float*>(fresh.data.data());
-    for (const float value : tensor.as<float>()) *rounded++ = in_half(value, to);
-    return fresh.tensor;
+    if (!layout || graph_.layer(reader).inputs[layout->input] != id)
+      return in_16_bits(tensor, to, threads);
+    const std::vector<double> scales = scales_of(id, to, reader);
+    if (scales.empty()) return round_weights(tensor, *layout, to, threads, to);
+    std::vector<double> inverse;
+    for (const double scale : scales) inverse.push_back(1 / scale);
+    const auto by = FactorOf::kWrittenChannel;
+    const Tensor divided = *scaled_weights(tensor, *layout, inverse, by, threads);
+    if (native_.has(to)) return round_weights(divided, *layout, to, threads, to);
+    return *scaled_weights(round_weights(divided, *layout, to, threads), *layout, scales, by,
+                           threads);
   }
 
   // The layer with sums that are multiplied with the scales of its weights.
@@ -172,10 +173,21 @@ class Assigner {
 
   // The constant itself if its values are already rounded, and stay so.
   ValueId add_constant(ValueId id, const std::string& name, const Tensor& rounded, DataType to) {
-    const bool is_settled = !native_.has(to) && !run_.options.weights_may_change;
-    if (is_settled && rounded == *graph_.constant(id)) return id;
-    if (!native_.has(to)) return graph_.add_constant(name, rounded);
-    return graph_.add_constant(name, in_16_bits(rounded, to, run_.options.threads));
+    if (native_.has(to)) return graph_.add_constant(name, rounded);
+    const Tensor& floats = *graph_.constant(id);
+    const int threads = run_.options.threads;
+    const bool is_settled = !run_.options.weights_may_change;
+    if (!is_half(rounded.dtype()))
+      return is_settled && rounded == floats ? id : graph_.add_constant(name, rounded);
+    if (is_settled && are_numbers_of(floats, rounded, threads)) return id;
+    const std::vector<LayerId> readers = users_of(graph_, id);
+    if (std::ranges::any_of(readers,
+                            [&](LayerId one) { return multiplies_by_floats(graph_, one); }) &&
+        why_stays_f32(graph_, id, bytes_, run_).empty()) {
+      const ValueId halves = graph_.add_constant(name + "/kept", rounded);
+      if (why_targets_refuse(graph_, readers, halves, run_).empty()) return halves;
+    }
+    return graph_.add_constant(name, in_32_bits(rounded, threads));
   }
 
   // With inputs as they are stored now, and results as they shall be; `results` is empty: as today.
@@ -407,6 +419,7 @@ class Assigner {
   Graph& graph_;
   PassRun& run_;
   const NativeHalves native_;
+  const double bytes_;  // of weights, as floats
   HalfStorage storage_;
   std::unordered_map<ValueId, ValueId> narrow_;
   std::map<std::pair<ValueId, DataType>, ValueId> casts_;

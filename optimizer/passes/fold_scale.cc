@@ -10,8 +10,10 @@
 // For float weights that are constant and this layer's own. Elementwise layers after it count as
 // its epilogue as long as they only multiply and add constants, and each is read by the next alone.
 // A layer before a convolution may add constants only if nothing is padded, and is folded only if
-// it has no other reader. Changes numerics: weights are rounded again, once; in 16 bits not where
-// that would lose them. Runs before the precision passes, which need the final weights.
+// it has no other reader. Large weights stay: a product by them takes far longer than an
+// elementwise step, and a build would copy them. Changes numerics: weights are rounded again, once;
+// in 16 bits not where that would lose them. Runs before the precision passes, which need the final
+// weights.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +29,8 @@
 
 namespace anneal {
 namespace {
+
+constexpr size_t kLargeBytes = 16 << 20;
 
 constexpr const char* kDecided = "its results are compared, or become whole numbers";
 
@@ -268,6 +272,8 @@ class Fold {
 
   bool scale(const std::vector<double>& factors, FactorOf channel, ValueId& weights) {
     if (has_other_readers(graph_, weights_)) return refuse("others read its weights, too");
+    if (graph_.constant(weights_)->bytes().size() >= kLargeBytes)
+      return refuse("its weights are large: an elementwise step is cheaper than a copy of them");
     const auto scaled =
         scaled_weights(*graph_.constant(weights_), layout_, factors, channel, run_.options.threads);
     if (!scaled) return refuse(scaled.reason());

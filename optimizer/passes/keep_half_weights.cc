@@ -19,6 +19,7 @@
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/optimizer/precision/integer_weights.h"
+#include "anneal/optimizer/precision/kept_halves.h"
 #include "anneal/optimizer/rewrite.h"
 
 namespace anneal {
@@ -33,22 +34,6 @@ ValueId shared_constant(Graph& graph, const Tensor& tensor, const std::string& n
       if (other && other->dtype() == tensor.dtype() && *other == tensor) return input;
     }
   return graph.add_constant(name + "/kept", tensor);
-}
-
-// Whether the layer is a product of floats by the matrix.
-bool multiplies_by_matrix(const Graph& graph, LayerId id, ValueId matrix) {
-  const Layer& layer = graph.layer(id);
-  return op_as<MatMul>(graph, id) && layer.op_input_count == 2 && layer.inputs[1] == matrix &&
-         std::ranges::count(layer.inputs, matrix) == 1;
-}
-
-// Empty if all readers of the matrix shall read 16 bits.
-std::string why_stays_f32(const Graph& graph, ValueId matrix, double bytes, const PassRun& run) {
-  for (const LayerId reader : users_of(graph, matrix))
-    if (!multiplies_by_matrix(graph, reader, matrix)) return "another layer reads them";
-  // Plans for other numbers of rows shall share the weights, so all count as many rows.
-  constexpr int64_t kManyRows = 2;
-  return why_cached(kManyRows, bytes, run.options);
 }
 
 bool keep_matrix(Graph& graph, ValueId matrix, double bytes, PassRun& run) {
@@ -66,17 +51,11 @@ bool keep_matrix(Graph& graph, ValueId matrix, double bytes, PassRun& run) {
     return refuse(why);
   const ValueId kept = shared_constant(graph, in_16_bits(floats, *half, run.options.threads),
                                        graph.value(matrix).name);
-  const auto by_kept = [&](LayerId reader) {
-    NewLayer product = copy_of(graph, reader);
-    product.inputs[1] = kept;
-    return product;
-  };
-  for (const LayerId reader : readers)
-    if (const std::string why = run.ask_targets(graph, by_kept(reader)); !why.empty())
-      return refuse(why);
+  if (const std::string why = why_targets_refuse(graph, readers, kept, run); !why.empty())
+    return refuse(why);
   for (const LayerId reader : readers) {
     const std::string name = graph.layer(reader).name;
-    graph.replace_layer(reader, graph.add(by_kept(reader)));
+    graph.replace_layer(reader, graph.add(by_halves(graph, reader, kept)));
     run.did(name, fmt::format("reads weights of {}", to_string(*half)),
             {.bytes = floats.count() * 2});
   }
@@ -89,13 +68,8 @@ bool keep_half_weights(Graph& graph, PassRun& run) {
   const double bytes = weight_bytes_as_floats(graph, run.options);
   bool changed = false;
   for (const LayerId id : graph.order()) {
-    if (!run.may_rewrite() || !op_as<MatMul>(graph, id) || graph.layer(id).op_input_count != 2)
-      continue;
-    const ValueId matrix = graph.layer(id).inputs[1];
-    const Tensor* constant = graph.constant(matrix);
-    if (constant && constant->dtype() == DataType::kF32 && constant->dims().rank() == 2 &&
-        constant->count() > 0 && !graph.is_output(matrix))
-      changed |= keep_matrix(graph, matrix, bytes, run);
+    if (run.may_rewrite() && multiplies_by_floats(graph, id))
+      changed |= keep_matrix(graph, graph.layer(id).inputs[1], bytes, run);
   }
   return changed;
 }

@@ -25,6 +25,7 @@
 #include <set>
 #include <tuple>
 
+#include "anneal/core/file.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
@@ -228,6 +229,8 @@ class Merger {
     const std::tuple key(axis, transposes, values);
     if (const auto found = weights_.find(key); found != weights_.end()) return found->second;
     const Tensor all = concatenated(tensors, axis);
+    // Large builds hold one form of the weights at a time.
+    for (const Tensor* tensor : tensors) give_pages_back(*tensor);
     const ValueId value = graph_.add_constant(graph_.value(values[0]).name + ".merged",
                                               transposes ? transposed(all) : all);
     weights_.emplace(key, value);

@@ -18,13 +18,8 @@ constexpr double kWeightsError = 0x1p-8;
 // Channels that are weaker than the strongest one by this factor do not count.
 constexpr double kWeakChannel = 0x1p-10;
 
-uint16_t half_bits(float number, DataType half) {
-  const auto bits = std::bit_cast<uint32_t>(in_half(number, half));
-  if (half == DataType::kBF16) return static_cast<uint16_t>(bits >> 16);
-  const uint32_t magnitude = bits & 0x7fffffff;
-  constexpr uint32_t kInfinity = 0x7f800000;
-  if (magnitude < kLeastNormalF16 || magnitude >= kInfinity) return to_f16(number).bits;
-  return static_cast<uint16_t>((bits >> 16 & 0x8000) | (magnitude - (112U << 23)) >> 13);
+float to_f32(uint16_t bits, DataType half) {
+  return half == DataType::kF16 ? anneal::to_f32(Float16{bits}) : anneal::to_f32(BFloat16{bits});
 }
 
 bool is_f16_number(float number) {
@@ -37,24 +32,36 @@ bool is_bf16_number(float number) {
 // Numbers that a thread takes at once.
 constexpr int64_t kAtOnce = 1 << 16;
 
+// Whether is(i) holds for all i < count.
 template <class Is>
-bool are_all(std::span<const float> numbers, int threads, Is&& is) {
+bool are_all(size_t count, int threads, Is&& is) {
   std::atomic<bool> are_all = true;
   ThreadTeam(threads > 0 ? threads : hardware_threads())
-      .for_ranges(static_cast<int64_t>(numbers.size()), kAtOnce, [&](int64_t begin, int64_t end) {
-        const auto part =
-            numbers.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
-        if (are_all && !std::ranges::all_of(part, is)) are_all = false;
+      .for_ranges(static_cast<int64_t>(count), kAtOnce, [&](int64_t begin, int64_t end) {
+        for (auto i = static_cast<size_t>(begin); are_all && i < static_cast<size_t>(end); ++i)
+          if (!is(i)) are_all = false;
       });
   return are_all;
+}
+
+// to[i] = f(i)
+template <class T, class F>
+Tensor made_of(DataType dtype, const Dims& dims, int threads, F&& f) {
+  NewTensor made = allocate_tensor(dtype, dims);
+  auto* const to = reinterpret_cast<T*>(made.data.data());
+  ThreadTeam(threads > 0 ? threads : hardware_threads())
+      .for_ranges(count(dims), kAtOnce, [&](int64_t begin, int64_t end) {
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) to[i] = f(i);
+      });
+  return made.tensor;
 }
 
 }  // namespace
 
 std::optional<DataType> half_of_numbers(std::span<const float> numbers, int threads) {
-  if (are_all(numbers, threads, [](float number) { return is_f16_number(number); }))
+  if (are_all(numbers.size(), threads, [&](size_t i) { return is_f16_number(numbers[i]); }))
     return DataType::kF16;
-  if (are_all(numbers, threads, [](float number) { return is_bf16_number(number); }))
+  if (are_all(numbers.size(), threads, [&](size_t i) { return is_bf16_number(numbers[i]); }))
     return DataType::kBF16;
   return std::nullopt;
 }
@@ -92,15 +99,25 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
 }
 
 Tensor in_16_bits(const Tensor& floats, DataType half, int threads) {
-  NewTensor made = allocate_tensor(half, floats.dims());
-  auto* const to = reinterpret_cast<uint16_t*>(made.data.data());
   const std::span<const float> from = floats.as<float>();
-  ThreadTeam(threads > 0 ? threads : hardware_threads())
-      .for_ranges(static_cast<int64_t>(from.size()), kAtOnce, [&](int64_t begin, int64_t end) {
-        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
-          to[i] = half_bits(from[i], half);
-      });
-  return made.tensor;
+  return made_of<uint16_t>(half, floats.dims(), threads,
+                           [&](size_t i) { return half_bits(from[i], half); });
+}
+
+Tensor in_32_bits(const Tensor& halves, int threads) {
+  const auto* const from = reinterpret_cast<const uint16_t*>(halves.bytes().data());
+  const DataType half = halves.dtype();
+  return made_of<float>(DataType::kF32, halves.dims(), threads,
+                        [&](size_t i) { return to_f32(from[i], half); });
+}
+
+bool are_numbers_of(const Tensor& floats, const Tensor& halves, int threads) {
+  const std::span<const float> numbers = floats.as<float>();
+  const auto* const bits = reinterpret_cast<const uint16_t*>(halves.bytes().data());
+  const DataType half = halves.dtype();
+  return are_all(numbers.size(), threads, [&](size_t i) {
+    return std::bit_cast<uint32_t>(numbers[i]) == std::bit_cast<uint32_t>(to_f32(bits[i], half));
+  });
 }
 
 }  // namespace anneal

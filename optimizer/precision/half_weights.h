@@ -26,6 +26,16 @@ inline float in_half(float value, DataType half) {
   return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & ~0xffffU);
 }
 
+// The bits of that number.
+inline uint16_t half_bits(float value, DataType half) {
+  const auto bits = std::bit_cast<uint32_t>(in_half(value, half));
+  if (half == DataType::kBF16) return static_cast<uint16_t>(bits >> 16);
+  const uint32_t magnitude = bits & 0x7fffffff;
+  constexpr uint32_t kInfinity = 0x7f800000;
+  if (magnitude < kLeastNormalF16 || magnitude >= kInfinity) return to_f16(value).bits;
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | (magnitude - (112U << 23)) >> 13);
+}
+
 // Why the product's weights would suffer from 16 bits, for people; empty if they do not.
 // REQUIRES: weights are f32
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
@@ -34,7 +44,10 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
 // The type of 16 bits that has all of the numbers; nullopt: neither has. threads: 0: one per core.
 std::optional<DataType> half_of_numbers(std::span<const float> numbers, int threads);
 
-// f32 rounded to f16 or bf16. threads: as above.
+// f32 rounded to f16 or bf16, and f16 or bf16 as f32. threads: as above.
 Tensor in_16_bits(const Tensor& floats, DataType half, int threads = 1);
+Tensor in_32_bits(const Tensor& halves, int threads = 1);
+// Whether the f32 numbers are those of a tensor of 16 bits, and of as many elements.
+bool are_numbers_of(const Tensor& floats, const Tensor& halves, int threads = 1);
 
 }  // namespace anneal

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "anneal/core/float16.h"
@@ -260,15 +261,16 @@ class Channels {
  public:
   Channels(const ChannelWeights& layout, DataType half)
       : layout_(layout),
+        half_(half),
         inner_(static_cast<size_t>(layout.inner)),
         windows_(windows_of(layout, 0, 0)),
         rounder_(windows_.count, inner_, half),
         // Not a multiple of a page: the channels' numbers lie in different sets of a cache.
         pitch_(rounder_.room() + 16) {}
 
-  // Of `count` channels from number `first` on.
-  void round(int64_t first, int64_t count, std::span<const float> weights,
-             std::span<float> rounded) {
+  // Of `count` channels from number `first` on. T: float, or the bits of 16-bit numbers.
+  template <class T>
+  void round(int64_t first, int64_t count, std::span<const float> weights, T* rounded) {
     begins_.clear();
     for (int64_t channel = first; channel < first + count; ++channel)
       begins_.push_back(
@@ -285,11 +287,19 @@ class Channels {
     for (size_t c = 0; c < begins_.size(); ++c) rounder_.round(numbers_.data() + c * pitch_);
     for (size_t window = 0; window < windows_.count; ++window)
       for_each_channel(window, [&](size_t at, const float* numbers) {
-        for (size_t k = 0; k < inner_; ++k) rounded[at + k] = numbers[k];
+        for (size_t k = 0; k < inner_; ++k) rounded[at + k] = stored<T>(numbers[k]);
       });
   }
 
  private:
+  template <class T>
+  T stored(float number) const {
+    if constexpr (std::is_same_v<T, float>)
+      return number;
+    else
+      return half_bits(number, half_);
+  }
+
   // Calls f(at, numbers) with the place of the channel's window in the tensor, and its numbers.
   template <class F>
   void for_each_channel(size_t window, F&& f) {
@@ -299,6 +309,7 @@ class Channels {
   }
 
   const ChannelWeights& layout_;
+  const DataType half_;
   const size_t inner_;
   const ChannelWindows windows_;  // of the first channel; the others have as many, as far apart
   ChannelRounder rounder_;
@@ -307,20 +318,28 @@ class Channels {
   std::vector<float> numbers_;  // of each channel, with zeros behind
 };
 
-}  // namespace
-
-Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half,
-                     int threads) {
-  const std::span<const float> values = weights.as<float>();
-  NewTensor fresh = allocate_tensor(DataType::kF32, weights.dims());
-  const std::span<float> rounded(reinterpret_cast<float*>(fresh.data.data()), values.size());
+template <class T>
+void round_all(std::span<const float> weights, const ChannelWeights& layout, DataType half,
+               int threads, T* rounded) {
   const int64_t at_once = layout.writes.adds_j ? kColumnsAtOnce : 1;
   ThreadTeam team(threads > 0 ? threads : hardware_threads());
   team.for_ranges(layout.outer * layout.written_count, at_once, [&](int64_t begin, int64_t end) {
     Channels channels(layout, half);
     for (int64_t first = begin; first < end; first += at_once)
-      channels.round(first, std::min(end - first, at_once), values, rounded);
+      channels.round(first, std::min(end - first, at_once), weights, rounded);
   });
+}
+
+}  // namespace
+
+Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half,
+                     int threads, DataType stored) {
+  NewTensor fresh = allocate_tensor(stored, weights.dims());
+  std::byte* const data = fresh.data.data();
+  if (stored == DataType::kF32)
+    round_all(weights.as<float>(), layout, half, threads, reinterpret_cast<float*>(data));
+  else
+    round_all(weights.as<float>(), layout, half, threads, reinterpret_cast<uint16_t*>(data));
   return fresh.tensor;
 }
 

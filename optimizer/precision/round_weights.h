@@ -7,13 +7,15 @@
 
 namespace anneal {
 
-// Rounds f32 weights to numbers of `half` (kF16 or kBF16), still stored in f32: each to one of its
-// two neighbours, or to itself. Among weights near the middle, the number that is rounded up is
-// chosen so that the errors of each window of an output channel, and of the channel, nearly cancel:
-// inputs have much in common, above all if none is negative, and their common part is multiplied by
-// the sum of the errors. Infinities and NaN stay. REQUIRES: `layout` is that of `weights`.
+// Rounds f32 weights to numbers of `half` (kF16 or kBF16), which are stored in f32 or in `half`:
+// each to one of its two neighbours, or to itself. Among weights near the middle, the number that
+// is rounded up is chosen so that the errors of each window of an output channel, and of the
+// channel, nearly cancel: inputs have much in common, above all if none is negative, and their
+// common part is multiplied by the sum of the errors. Infinities and NaN stay. REQUIRES: `layout`
+// is that of `weights`.
 Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half,
-                     int threads = 0);  // 0: one per core
+                     int threads = 0,  // 0: one per core
+                     DataType stored = DataType::kF32);
 
 // The divisors of each output channel's weights before rounding, and the factors of its sums: 1,
 // unless that at least halves the squared error of rounding. Empty: 1 for all, or a channel has
