@@ -126,27 +126,17 @@ FileBytes read_pipe(const Descriptor& file, const std::string& path) {
   }
 }
 
-void write_all(const Descriptor& file, std::span<const std::byte> bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(file.get(), bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      fail_write("write", path);
-    }
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
+using Fill = FunctionRef<void(FileSink&)>;
+
+void fill_file(const Descriptor& file, const std::string& path, bool can_rewrite, Fill fill) {
+  FileSink sink(file.get(), path, can_rewrite);
+  fill(sink);
 }
 
-using Pieces = std::span<const std::span<const std::byte>>;
-
-void write_all(const Descriptor& file, Pieces pieces, const std::string& path) {
-  for (const auto piece : pieces) write_all(file, piece, path);
-}
-
-void write_in_place(const std::string& path, Pieces bytes) {
+void write_in_place(const std::string& path, Fill fill) {
   Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (file.get() < 0) fail_write("open", path);
-  write_all(file, bytes, path);
+  fill_file(file, path, false, fill);
   if (close(file.release()) != 0) fail_write("close", path);
 }
 
@@ -171,12 +161,12 @@ void rename_over(const std::string& aside, const std::string& path) {
 }
 
 // Whether the file system has files without names; path is as before if it has none.
-bool replace_by_unnamed(const std::string& path, Pieces bytes) {
+bool replace_by_unnamed(const std::string& path, Fill fill) {
   const std::string folder = std::filesystem::path(path).parent_path().string();
   const Descriptor file(
       open(folder.empty() ? "." : folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666));
   if (file.get() < 0) return false;
-  write_all(file, bytes, path);
+  fill_file(file, path, true, fill);
   if (fsync(file.get()) != 0) fail_write("flush", path);
   std::string aside;
   if (!link_beside(file, path, aside)) return false;
@@ -184,7 +174,7 @@ bool replace_by_unnamed(const std::string& path, Pieces bytes) {
   return true;
 }
 
-void replace_by_named(const std::string& path, Pieces bytes) {
+void replace_by_named(const std::string& path, Fill fill) {
   std::string aside = path + ".XXXXXX";
   Descriptor file(mkostemp(aside.data(), O_CLOEXEC));
   if (file.get() < 0) fail_write("create a file beside", path);
@@ -192,7 +182,7 @@ void replace_by_named(const std::string& path, Pieces bytes) {
     const mode_t mask = umask(0);
     umask(mask);
     if (fchmod(file.get(), 0666 & ~mask) != 0) fail_write("set permissions of", aside);
-    write_all(file, bytes, path);
+    fill_file(file, path, true, fill);
     if (fsync(file.get()) != 0) fail_write("flush", path);
     if (close(file.release()) != 0) fail_write("close", path);
   } catch (...) {
@@ -250,21 +240,45 @@ std::string behind_links(const std::string& path) {
   return at.string();
 }
 
-void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
-  const std::span<const std::byte> only[] = {bytes};
-  write_file_atomically(path, only);
+void FileSink::write(std::span<const std::byte> bytes) {
+  // Linux takes large blocks of memory for large writes, which it may have to gather first.
+  constexpr size_t kAtOnce = 128 << 10;
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd_, bytes.data(), std::min(bytes.size(), kAtOnce));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail_write("write", path_);
+    }
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
 }
 
-void write_file_atomically(const std::string& path, Pieces bytes) {
+void FileSink::rewrite(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail_write("write", path_);
+    }
+    offset += static_cast<uint64_t>(written);
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+}
+
+void write_file_atomically(const std::string& path, std::span<const std::byte> bytes) {
+  fill_file_atomically(path, [&](FileSink& to) { to.write(bytes); });
+}
+
+void fill_file_atomically(const std::string& path, Fill fill) {
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     if (S_ISDIR(status.st_mode))
       fail(ErrorCode::kCannotWrite, fmt::format("{} is a folder, not a file", path));
-    write_in_place(path, bytes);
+    write_in_place(path, fill);
     return;
   }
   const std::string target = behind_links(path);
-  if (!replace_by_unnamed(target, bytes)) replace_by_named(target, bytes);
+  if (!replace_by_unnamed(target, fill)) replace_by_named(target, fill);
 }
 
 }  // namespace anneal

@@ -255,7 +255,7 @@ Digest plan_digest(const EngineFile& file) {
 
 namespace {
 
-FilePieces engine_pieces(const EngineFile& file) {
+std::vector<SectionBytes> engine_sections(const EngineFile& file) {
   std::vector<SectionBytes> sections;
   sections.push_back({SectionKind::kInfo, info_section(file)});
   for (const Plan& plan : file.plans) sections.push_back({SectionKind::kPlan, plan_section(plan)});
@@ -265,26 +265,23 @@ FilePieces engine_pieces(const EngineFile& file) {
     sections.push_back({SectionKind::kPlanDigest, bytes_of_digest(plan_digest(file))});
   else
     std::ranges::move(weight_sections(file), std::back_inserter(sections));
-  return save_sections(kEngineFile, std::move(sections));
+  return sections;
 }
 
-FilePieces weights_pieces(const EngineFile& file) {
+std::vector<SectionBytes> weights_file_sections(const EngineFile& file) {
   std::vector<SectionBytes> sections;
   sections.push_back({SectionKind::kPlanDigest, bytes_of_digest(plan_digest(file))});
   std::ranges::move(weight_sections(file), std::back_inserter(sections));
-  return save_sections(kWeightsFile, std::move(sections));
-}
-
-size_t write_pieces(const std::string& path, const FilePieces& file) {
-  write_file_atomically(path, file.pieces());
-  return file.size();
+  return sections;
 }
 
 }  // namespace
 
-std::vector<std::byte> save(const EngineFile& file) { return engine_pieces(file).joined(); }
+std::vector<std::byte> save(const EngineFile& file) {
+  return save_sections(kEngineFile, engine_sections(file));
+}
 std::vector<std::byte> save_weights(const EngineFile& file) {
-  return weights_pieces(file).joined();
+  return save_sections(kWeightsFile, weights_file_sections(file));
 }
 
 EngineFile load_engine_file(std::span<const std::byte> bytes,
@@ -332,11 +329,13 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
   return file;
 }
 
-size_t write_engine_file(const std::string& path, const EngineFile& file) {
-  return write_pieces(path, engine_pieces(file));
+size_t write_engine_file(const std::string& path, const EngineFile& file,
+                         const WriteProgress& progress) {
+  return write_sections(path, kEngineFile, engine_sections(file), progress);
 }
-size_t write_weights_file(const std::string& path, const EngineFile& file) {
-  return write_pieces(path, weights_pieces(file));
+size_t write_weights_file(const std::string& path, const EngineFile& file,
+                          const WriteProgress& progress) {
+  return write_sections(path, kWeightsFile, weights_file_sections(file), progress);
 }
 
 EngineFile read_engine_file(const std::string& path, const ReadOptions& options) {

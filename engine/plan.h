@@ -197,8 +197,10 @@ EngineFile load_engine_file(std::span<const std::byte> bytes,
                             const CustomOperators& operators = {}, const WeightsSource& apart = {});
 // Write what save() and save_weights() give, without a copy of the weights in memory, and return
 // its size. PATH is whole or untouched. Fail with kCannotWrite.
-size_t write_engine_file(const std::string& path, const EngineFile& file);
-size_t write_weights_file(const std::string& path, const EngineFile& file);
+size_t write_engine_file(const std::string& path, const EngineFile& file,
+                         const WriteProgress& progress = {});
+size_t write_weights_file(const std::string& path, const EngineFile& file,
+                          const WriteProgress& progress = {});
 struct ReadOptions {
   bool map = true;             // false: read the file instead of mapping it
   ThreadTeam* team = nullptr;  // as for load_engine_file()

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -43,46 +44,40 @@ std::span<const std::byte> zeros(size_t count) {
   return std::span(kZeros).first(count);
 }
 
+// f(piece) for all bytes of the section, in order.
+template <class F>
+void for_pieces(const SectionBytes& section, F&& f) {
+  f(std::span<const std::byte>(section.bytes));
+  for (const auto part : section.parts) f(part), f(zeros(padding_of(part)));
+}
+
 uint32_t checksum_of(const SectionBytes& section) {
-  uint32_t crc = crc32c(section.bytes);
-  for (const auto part : section.parts) crc = crc32c(zeros(padding_of(part)), crc32c(part, crc));
+  uint32_t crc = 0;
+  for_pieces(section, [&](std::span<const std::byte> piece) { crc = crc32c(piece, crc); });
   return crc;
 }
 
-}  // namespace
-
-void FilePieces::add(std::span<const std::byte> piece) {
-  pieces_.push_back(piece);
-  size_ += piece.size();
-}
-
-void FilePieces::add_own(std::vector<std::byte> bytes) {
-  own_.push_back(std::move(bytes));
-  add(own_.back());
-}
-
-void FilePieces::add_zeros_to(size_t end) {
-  if (end > size_) add(zeros(end - size_));
-}
-
-std::vector<std::byte> FilePieces::joined() const {
-  std::vector<std::byte> bytes;
-  bytes.reserve(size_);
-  for (const auto piece : pieces_) bytes.insert(bytes.end(), piece.begin(), piece.end());
-  return bytes;
-}
-
-FilePieces save_sections(const FileKind& file, std::vector<SectionBytes> sections) {
-  ByteWriter table;
+// Where the sections begin, and behind them where the file ends.
+std::vector<uint64_t> offsets_of(std::span<const SectionBytes> sections) {
   std::vector<uint64_t> offsets;
   uint64_t end = kHeaderBytes + sections.size() * kSectionEntryBytes;
   for (const SectionBytes& section : sections) {
     offsets.push_back(align_up(end, section_alignment(section.kind)));
     end = offsets.back() + section_size(section);
-    table.number(static_cast<uint32_t>(section.kind));
-    table.number(checksum_of(section));
-    table.number(offsets.back());
-    table.number(uint64_t{section_size(section)});
+  }
+  offsets.push_back(end);
+  return offsets;
+}
+
+std::vector<std::byte> header_of(const FileKind& file, std::span<const SectionBytes> sections,
+                                 std::span<const uint64_t> offsets,
+                                 std::span<const uint32_t> checksums) {
+  ByteWriter table;
+  for (size_t i = 0; i < sections.size(); ++i) {
+    table.number(static_cast<uint32_t>(sections[i].kind));
+    table.number(checksums[i]);
+    table.number(offsets[i]);
+    table.number(uint64_t{section_size(sections[i])});
   }
   const auto table_bytes = table.take();
   const auto count = static_cast<uint32_t>(sections.size());
@@ -92,17 +87,67 @@ FilePieces save_sections(const FileKind& file, std::vector<SectionBytes> section
   header.number(count);
   header.number(crc32c(table_bytes, count));
   header.raw(table_bytes);
-  FilePieces pieces;
-  pieces.add_own(header.take());
+  return header.take();
+}
+
+std::vector<uint32_t> checksums_of(std::span<const SectionBytes> sections) {
+  std::vector<uint32_t> checksums;
+  for (const SectionBytes& section : sections) checksums.push_back(checksum_of(section));
+  return checksums;
+}
+
+// Bytes whose checksum is computed while they are in the cache, and then are written.
+constexpr size_t kAtOnce = 128 << 10;
+// Written between two reports: at least this, and a part of the file.
+constexpr uint64_t kReportedBytes = 64 << 20, kReports = 20;
+
+}  // namespace
+
+std::vector<std::byte> save_sections(const FileKind& file, std::span<const SectionBytes> sections) {
+  const std::vector<uint64_t> offsets = offsets_of(sections);
+  std::vector<std::byte> bytes = header_of(file, sections, offsets, checksums_of(sections));
+  bytes.reserve(offsets.back());
   for (size_t i = 0; i < sections.size(); ++i) {
-    pieces.add_zeros_to(offsets[i]);
-    pieces.add_own(std::move(sections[i].bytes));
-    for (const auto part : sections[i].parts) {
-      pieces.add(part);
-      pieces.add_zeros_to(pieces.size() + padding_of(part));
-    }
+    bytes.resize(offsets[i]);
+    for_pieces(sections[i], [&](std::span<const std::byte> piece) {
+      bytes.insert(bytes.end(), piece.begin(), piece.end());
+    });
   }
-  return pieces;
+  return bytes;
+}
+
+size_t write_sections(const std::string& path, const FileKind& file,
+                      std::span<const SectionBytes> sections, const WriteProgress& progress) {
+  const std::vector<uint64_t> offsets = offsets_of(sections);
+  const uint64_t total = offsets.back();
+  fill_file_atomically(path, [&](FileSink& to) {
+    // The header comes first, and what is not a file takes it first.
+    std::vector<uint32_t> checksums(sections.size());
+    if (!to.can_rewrite()) checksums = checksums_of(sections);
+    uint64_t done = 0, told = 0;
+    const auto write = [&](std::span<const std::byte> bytes) {
+      to.write(bytes);
+      done += bytes.size();
+      if (!progress || done - told < std::max(kReportedBytes, total / kReports)) return;
+      told = done;
+      progress(done, total);
+    };
+    write(header_of(file, sections, offsets, checksums));
+    for (size_t i = 0; i < sections.size(); ++i) {
+      write(zeros(offsets[i] - done));
+      uint32_t crc = 0;
+      for_pieces(sections[i], [&](std::span<const std::byte> piece) {
+        for (size_t at = 0; at < piece.size(); at += kAtOnce) {
+          const auto some = piece.subspan(at, std::min(kAtOnce, piece.size() - at));
+          crc = crc32c(some, crc);
+          write(some);
+        }
+      });
+      checksums[i] = crc;
+    }
+    if (to.can_rewrite()) to.rewrite(0, header_of(file, sections, offsets, checksums));
+  });
+  return total;
 }
 
 std::vector<SectionView> load_sections(const FileKind& file, std::span<const std::byte> bytes) {

@@ -4,9 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "anneal/core/file.h"
 
 namespace anneal {
 
@@ -44,23 +47,11 @@ struct SectionBytes {
   std::vector<std::span<const std::byte>> parts = {};
 };
 
-// A file in pieces that follow each other, so that weights are not copied to be written.
-class FilePieces {
- public:
-  // Memory of others, or bytes of the file's own.
-  void add(std::span<const std::byte> piece);
-  void add_own(std::vector<std::byte> bytes);
-  void add_zeros_to(size_t end);  // REQUIRES: size() <= end < size() + 4096
-  std::span<const std::span<const std::byte>> pieces() const { return pieces_; }
-  size_t size() const { return size_; }
-  std::vector<std::byte> joined() const;
+std::vector<std::byte> save_sections(const FileKind& file, std::span<const SectionBytes> sections);
 
- private:
-  std::vector<std::vector<std::byte>> own_;
-  std::vector<std::span<const std::byte>> pieces_;
-  size_t size_ = 0;
-};
-FilePieces save_sections(const FileKind& file, std::vector<SectionBytes> sections);
+// Writes what save_sections() gives, and computes the checksums on the way. Returns its size.
+size_t write_sections(const std::string& path, const FileKind& file,
+                      std::span<const SectionBytes> sections, const WriteProgress& progress);
 
 struct SectionView {
   SectionKind kind;

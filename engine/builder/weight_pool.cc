@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "anneal/core/bytes.h"
+#include "anneal/core/file.h"
 
 namespace anneal {
 namespace {
@@ -21,6 +22,7 @@ uint64_t sampled_hash(std::span<const std::byte> bytes) {
 
 uint64_t WeightPool::add(const Tensor& tensor, std::string_view name) {
   const uint64_t hash = sampled_hash(tensor.bytes());
+  give_pages_back(tensor);  // the system maps pages beside those that are read
   const auto [begin, end] = by_hash_.equal_range(hash);
   for (auto it = begin; it != end; ++it)
     if ((shared_ == EqualWeights::kAll || names_[it->second] == name) &&

@@ -1,10 +1,14 @@
 // Progress of the public calls of libbuilder.
 #pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/file.h"
 #include "anneal/engine/builder/build_options.h"
 
 namespace anneal {
@@ -19,6 +23,18 @@ class BuildProgress {
   void begin(std::string_view what) {
     share_ += (1 - share_) * kStep;
     tell({std::string(what), share_, {}});
+  }
+  // For a file that is written in the rest of the share.
+  WriteProgress writing(std::string_view what) {
+    const double from = share_;
+    return [this, from, what = std::string(what)](uint64_t done, uint64_t total) {
+      constexpr double kGigabyte = 1e9;
+      const auto written = static_cast<double>(done), all = static_cast<double>(total);
+      share_ = std::max(share_, from + (kWritten - from) * written / all);
+      tell({fmt::format("{}: {:.1f} of {:.1f} GB", what, written / kGigabyte, all / kGigabyte),
+            share_,
+            {}});
+    };
   }
   // The last call. It is too late to cancel.
   void end() {
@@ -35,7 +51,7 @@ class BuildProgress {
   }
 
  private:
-  static constexpr double kStep = 0.03;
+  static constexpr double kStep = 0.03, kWritten = 0.999;
   void tell(const Progress& progress) const {
     if (callback_ && !callback_(progress)) fail(ErrorCode::kCancelled, "the build was cancelled");
   }

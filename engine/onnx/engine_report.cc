@@ -117,9 +117,9 @@ BuiltEngine built_engine(const EngineFile& file, BuildReport report) {
 }
 
 BuildReport write_engine(const EngineFile& file, BuildReport report, const std::string& path,
-                         const std::string& weights_path) {
-  if (file.weights_apart) write_weights_file(weights_path, file);
-  report.engine_bytes = write_engine_file(path, file);
+                         const std::string& weights_path, const WriteProgress& progress) {
+  if (file.weights_apart) write_weights_file(weights_path, file, progress);
+  report.engine_bytes = write_engine_file(path, file, progress);
   return report;
 }
 

@@ -23,6 +23,6 @@ BuiltEngine built_engine(const EngineFile& file, BuildReport report);
 // Writes the weights to their file if they are apart, and then the engine. Returns the report with
 // the engine's size.
 BuildReport write_engine(const EngineFile& file, BuildReport report, const std::string& path,
-                         const std::string& weights_path);
+                         const std::string& weights_path, const WriteProgress& progress);
 
 }  // namespace anneal

@@ -248,7 +248,9 @@ EngineFile build_profiles(const OnnxModel& model, BuildOptions& options, ImportR
   return join_profiles(std::move(files));
 }
 
-// give(file, report): what is made of the engine.
+constexpr std::string_view kWriting = "writing the engine";
+
+// give(file, report, progress): what is made of the engine.
 template <class Give>
 auto build_from(const OnnxModel& model, const BuildOptions& given, const Give& give) {
   BuildOptions options = with_log(given);
@@ -289,8 +291,8 @@ auto build_from(const OnnxModel& model, const BuildOptions& given, const Give& g
   report_plans(file, report);
   report.build_milliseconds = milliseconds_since(build_start);
   log_warnings(options.log, report);
-  progress.begin("writing the engine");
-  auto result = give(file, std::move(report));
+  progress.begin(kWriting);
+  auto result = give(file, std::move(report), progress.writing(kWriting));
   progress.end();
   return result;
 }
@@ -344,16 +346,24 @@ TuneResult tune_from(const OnnxModel& model, const std::shared_ptr<const Dataset
 }  // namespace
 
 BuiltEngine build_engine(const OnnxModel& model, const BuildOptions& options) {
-  return at_entry([&] { return build_from(model, options, built_engine); });
+  return at_entry([&] {
+    return build_from(model, options,
+                      [](const EngineFile& file, BuildReport report, const WriteProgress&) {
+                        return built_engine(file, std::move(report));
+                      });
+  });
 }
 
 BuildReport build_engine(const OnnxModel& model, std::string_view engine_path,
                          const BuildOptions& options) {
   return at_entry([&] {
     check_engine_path(model, std::string(engine_path), options.weights_path);
-    return build_from(model, options, [&](const EngineFile& file, BuildReport report) {
-      return write_engine(file, std::move(report), std::string(engine_path), options.weights_path);
-    });
+    const auto write = [&](const EngineFile& file, BuildReport report,
+                           const WriteProgress& progress) {
+      return write_engine(file, std::move(report), std::string(engine_path), options.weights_path,
+                          progress);
+    };
+    return build_from(model, options, write);
   });
 }
 

@@ -150,10 +150,12 @@ struct Refitted {
   BuildReport report;
 };
 
-Refitted refit(EngineFile engine, const OnnxModel& model, const BuildOptions& given, Keep keep) {
+// progress: of given.
+Refitted refit(EngineFile engine, const OnnxModel& model, const BuildOptions& given, Keep keep,
+               BuildProgress& progress) {
   const Recipe recorded = parse_recipe(engine.recipe);
   Recipe recipe = recorded;
-  recipe.options = options_for(recorded, with_log(given));
+  recipe.options = options_for(recorded, given);
   BuildOptions& options = recipe.options;
   const size_t profiles = std::max<size_t>(options.profiles.size(), 1);
   if (options.targets.size() * profiles != engine.plans.size() ||
@@ -161,7 +163,6 @@ Refitted refit(EngineFile engine, const OnnxModel& model, const BuildOptions& gi
     fail(ErrorCode::kIncompatiblePlan, "the engine's recipe is damaged: it is of another engine");
   Refitted result;
   BuildReport& report = result.report;
-  BuildProgress progress(options.progress);
   auto start = Clock::now();
   progress.begin("importing the model");
   refuse_engine_as_model(model);
@@ -207,7 +208,6 @@ Refitted refit(EngineFile engine, const OnnxModel& model, const BuildOptions& gi
   }
   report.build_milliseconds = milliseconds_since(start);
   report_plans(made, report);
-  progress.end();
   result.file = std::move(made);
   return result;
 }
@@ -246,9 +246,12 @@ BuiltEngine refit_engine(std::span<const std::byte> engine, const OnnxModel& mod
     const FileBytes aligned{copy.data, std::make_shared<const Tensor>(copy.tensor)};
     EngineFile file = open_recorded(aligned, options);
     const bool is_kept = file.weights_apart;
+    const BuildOptions logged = with_log(options);
+    BuildProgress progress(logged.progress);
     Refitted made =
-        refit(std::move(file), model, options, is_kept ? Keep::kEngine : Keep::kNothing);
+        refit(std::move(file), model, logged, is_kept ? Keep::kEngine : Keep::kNothing, progress);
     BuiltEngine built = built_engine(made.file, std::move(made.report));
+    progress.end();
     if (is_kept) built.bytes.assign(engine.begin(), engine.end());
     return built;
   };
@@ -267,10 +270,17 @@ BuildReport refit_engine(const std::string& engine_path, const OnnxModel& model,
     const bool is_apart = engine.weights_apart;
     check_outputs(is_apart, output, weights);
     const Keep keep = is_apart && output.empty() ? Keep::kEngine : Keep::kNothing;
-    Refitted made = refit(std::move(engine), model, options, keep);
-    if (!output.empty()) return write_engine(made.file, std::move(made.report), output, weights);
-    write_weights_file(weights, made.file);
-    made.report.engine_bytes = bytes.bytes.size();
+    const BuildOptions logged = with_log(options);
+    BuildProgress progress(logged.progress);
+    Refitted made = refit(std::move(engine), model, logged, keep, progress);
+    const WriteProgress writing = progress.writing("writing");
+    if (output.empty()) {
+      write_weights_file(weights, made.file, writing);
+      made.report.engine_bytes = bytes.bytes.size();
+    } else {
+      made.report = write_engine(made.file, std::move(made.report), output, weights, writing);
+    }
+    progress.end();
     return std::move(made.report);
   };
   return at_entry([&] {

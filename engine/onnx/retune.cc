@@ -51,7 +51,7 @@ std::vector<std::string> kernels_left_out(const std::string& path, const EngineF
   return kernel_options(build).skip;
 }
 
-Retuned retuned(const std::string& path, const BuildOptions& options) {
+Retuned retuned(const std::string& path, const BuildOptions& options, BuildProgress& progress) {
   Retuned result;
   result.file =
       read_engine_file(path, {.map = true, .operators = load_kernel_libraries(options.libraries)});
@@ -62,7 +62,6 @@ Retuned retuned(const std::string& path, const BuildOptions& options) {
                    .level = std::max(options.optimization_level, 1),
                    .seconds = options.time_seconds};
   retune.skip_kernels = kernels_left_out(path, result.file);
-  BuildProgress progress(options.progress);
   retune.progress = [&](std::string_view what) { progress.begin(what); };
   const auto keep_times = [&] {
     if (!options.timing_cache.empty() && !result.measured.empty())
@@ -76,7 +75,6 @@ Retuned retuned(const std::string& path, const BuildOptions& options) {
   }
   require_some_plan(result.plans);
   keep_times();
-  progress.end();
   return result;
 }
 
@@ -95,13 +93,15 @@ std::vector<RetunedPlan> retune_engine(const std::string& engine_path,
                fmt::format("{} would be the engine and the timing cache: give the cache a file of "
                            "its own",
                            output_path));
-        Retuned made = retuned(engine_path, options);
+        BuildProgress progress(options.progress);
+        Retuned made = retuned(engine_path, options, progress);
         if (!made.file.packed.empty()) {
           made.file.packed.clear();
           ThreadTeam team(options.threads > 0 ? options.threads : hardware_threads());
           pack_weights(made.file, team);
         }
-        write_engine_file(output_path, made.file);
+        write_engine_file(output_path, made.file, progress.writing("writing the engine"));
+        progress.end();
         return std::move(made.plans);
       });
 }
@@ -109,7 +109,13 @@ std::vector<RetunedPlan> retune_engine(const std::string& engine_path,
 std::vector<RetunedPlan> time_engine_kernels(const std::string& engine_path,
                                              const BuildOptions& options) {
   return with_context([&] { return fmt::format("while timing kernels of {}", engine_path); },
-                      [&] { return retuned(engine_path, options).plans; });
+                      [&] {
+                        BuildProgress progress(options.progress);
+                        std::vector<RetunedPlan> plans =
+                            retuned(engine_path, options, progress).plans;
+                        progress.end();
+                        return plans;
+                      });
 }
 
 size_t merge_timing_caches(const std::string& into, const std::vector<std::string>& from) {

@@ -16,11 +16,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "anneal/core/fail.h"
 #include "anneal/core/files/temporary_folder.h"
+#include "anneal/tests/error_of.h"
 
 namespace anneal {
 namespace {
@@ -91,6 +94,29 @@ TEST_F(File, WhatIsNoFileStaysWhatItIs) {
   write("/dev/null", "new");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
   EXPECT_EQ(files(), 2);
+}
+
+TEST_F(File, IsFilledInPieces) {
+  const std::vector<std::byte> much(300'000, std::byte{'x'});
+  const std::string text = "head";
+  fill_file_atomically(path("a"), [&](FileSink& to) {
+    EXPECT_TRUE(to.can_rewrite());
+    to.write(much);
+    to.write(std::as_bytes(std::span(text)));
+    to.rewrite(1, std::as_bytes(std::span(text)));
+  });
+  const std::string found = content(path("a"));
+  EXPECT_EQ(found.size(), 300'004U);
+  EXPECT_EQ(found.substr(0, 6), "xheadx");
+  EXPECT_EQ(found.substr(299'999), "xhead");
+  fill_file_atomically("/dev/null", [&](FileSink& to) { EXPECT_FALSE(to.can_rewrite()); });
+  const auto fails = [&](FileSink& to) {
+    to.write(much);
+    fail(ErrorCode::kCancelled, "enough");
+  };
+  EXPECT_THAT(error_of([&] { fill_file_atomically(path("a"), fails); }), HasSubstr("enough"));
+  EXPECT_EQ(content(path("a")), found);
+  EXPECT_EQ(files(), 1);
 }
 
 TEST_F(File, FailuresLeaveNothing) {

@@ -1,19 +1,24 @@
 // Engine files: round trips, the same bytes from two builds, and hostile bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <random>
+#include <thread>
 
 #include "anneal/core/bytes.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
+#include "anneal/core/new_tensor.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/engine/graphs.h"
+#include "anneal/tests/error_of.h"
 
 namespace anneal::testing {
 namespace {
@@ -158,6 +163,39 @@ TEST(EngineFile, IsWrittenWholeOrNotAtAll) {
     EXPECT_EQ(save(read_engine_file(path, {.map = map})), save(file));
   EXPECT_THROW(write_engine_file(folder / "missing" / "net.engine", file), Error);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  std::filesystem::remove_all(folder);
+}
+
+// The checksums of a file are computed while it is written, those of a pipe before.
+TEST(EngineFile, LargeOnesReportHowMuchIsWritten) {
+  const auto folder = std::filesystem::temp_directory_path() / "anneal_large_file_test";
+  std::filesystem::remove_all(folder);
+  std::filesystem::create_directories(folder);
+  EngineFile file = build_text(kConvNet);
+  file.weights.push_back(allocate_tensor(DataType::kF32, {40'000'003}).tensor);
+  const std::string path = folder / "net.engine";
+  const Bytes saved = save(file);
+  std::vector<uint64_t> reports;
+  const auto report = [&](uint64_t done, uint64_t total) {
+    EXPECT_GT(done, reports.empty() ? 0 : reports.back());
+    EXPECT_EQ(total, saved.size());
+    reports.push_back(done);
+  };
+  EXPECT_EQ(write_engine_file(path, file, report), saved.size());
+  EXPECT_EQ(reports.size(), 2U);  // of 160 MB, after every 64 MiB
+  EXPECT_TRUE(std::ranges::equal(read_file(path).bytes, saved));
+
+  const auto stop = [](uint64_t, uint64_t) { fail(ErrorCode::kCancelled, "stopped"); };
+  EXPECT_THAT(error_of([&] { write_engine_file(path, build_text(kDynamicNet)); }), "");
+  const Bytes small = save(build_text(kDynamicNet));
+  EXPECT_THAT(error_of([&] { write_engine_file(path, file, stop); }), HasSubstr("stopped"));
+  EXPECT_TRUE(std::ranges::equal(read_file(path).bytes, small));
+
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&] { write_engine_file(pipe, build_text(kDynamicNet)); });
+  EXPECT_TRUE(std::ranges::equal(read_file(pipe).bytes, small));
+  writer.join();
   std::filesystem::remove_all(folder);
 }
 
