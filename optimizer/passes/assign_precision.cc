@@ -44,7 +44,7 @@ class Assigner {
         native_(run.options.native),
         bytes_(weight_bytes_as_floats(graph, run.options)),
         storage_(choose_storage(graph, run.options.precision, run.options.native,
-                                find_needs(graph, run))) {}
+                                find_needs(graph, run), run.options.threads)) {}
 
   bool run() {
     for (const HalfStorage::Reason& reason : storage_.reasons)

@@ -46,8 +46,9 @@ struct HalfChoice {
 class Chooser {
  public:
   Chooser(const Graph& graph, const PrecisionOptions& options, DefaultHalf by_default,
-          const NativeHalves& native, const NeedAnalysis& needs)
+          const NativeHalves& native, const NeedAnalysis& needs, int threads)
       : graph_(graph),
+        threads_(threads),
         options_(options),
         native_(native),
         by_default_(std::move(by_default)),
@@ -413,7 +414,8 @@ class Chooser {
       if (mark(input).is_fine)
         return stays(id, "stays f32: it is depthwise and reads the result of the first layer");
       if (const Tensor* constant = graph_.constant(input)) {
-        if (const std::string why = why_weights_suffer(graph_, id, *constant, half); !why.empty()) {
+        if (const std::string why = why_weights_suffer(graph_, id, *constant, half, threads_);
+            !why.empty()) {
           beyond_f16();
           return stays(id, "stays f32: " + why);
         }
@@ -501,6 +503,7 @@ class Chooser {
   }
 
   const Graph& graph_;
+  const int threads_;
   const PrecisionOptions& options_;
   const NativeHalves native_;
   const DefaultHalf by_default_;
@@ -521,7 +524,7 @@ class Chooser {
 }  // namespace
 
 HalfStorage choose_storage(const Graph& graph, const PrecisionOptions& options,
-                           const NativeHalves& native, const NeedAnalysis& needs) {
+                           const NativeHalves& native, const NeedAnalysis& needs, int threads) {
   const bool f16 = options.allows(Precision::kF16), bf16 = options.allows(Precision::kBF16);
   // A target that computes in bf16 alone gains nothing from f16.
   if (!f16 || !bf16 || (native.bf16 && !native.f16))
@@ -529,18 +532,19 @@ HalfStorage choose_storage(const Graph& graph, const PrecisionOptions& options,
                    {bf16  ? DataType::kBF16
                     : f16 ? DataType::kF16
                           : DataType::kF32},
-                   native, needs)
+                   native, needs, threads)
         .run()
         .storage;
-  HalfChoice first = Chooser(graph, options, {DataType::kF16}, native, needs).run();
+  HalfChoice first = Chooser(graph, options, {DataType::kF16}, native, needs, threads).run();
   if (first.beyond_f16.empty()) return std::move(first.storage);
   // Where most products take bf16, casts between them and the others would cost more than the
   // digits of f16 are worth.
   const auto products = static_cast<size_t>(std::ranges::count_if(
       first.beyond_f16, [&](LayerId id) { return role_of(graph, id) == HalfRole::kProduct; }));
   if (2 * products > first.free_products)
-    return Chooser(graph, options, {DataType::kBF16}, native, needs).run().storage;
-  return Chooser(graph, options, {DataType::kF16, std::move(first.beyond_f16)}, native, needs)
+    return Chooser(graph, options, {DataType::kBF16}, native, needs, threads).run().storage;
+  return Chooser(graph, options, {DataType::kF16, std::move(first.beyond_f16)}, native, needs,
+                 threads)
       .run()
       .storage;
 }

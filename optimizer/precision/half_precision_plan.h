@@ -24,8 +24,8 @@ struct HalfStorage {
 // Values that no 16-bit product reads, even by way of others, stay f32; so do those whose range or
 // rounding would do harm: docs/quantization.md has the rules.
 // If f16 and bf16 are both allowed and the target computes in both, or in neither, a layer takes
-// bf16 where the range of f16 may not suffice, else f16.
+// bf16 where the range of f16 may not suffice, else f16. threads: 0: one per core.
 HalfStorage choose_storage(const Graph& graph, const PrecisionOptions& options,
-                           const NativeHalves& native, const NeedAnalysis& needs);
+                           const NativeHalves& native, const NeedAnalysis& needs, int threads);
 
 }  // namespace anneal

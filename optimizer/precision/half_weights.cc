@@ -18,8 +18,8 @@ constexpr double kWeightsError = 0x1p-8;
 // Channels that are weaker than the strongest one by this factor do not count.
 constexpr double kWeakChannel = 0x1p-10;
 
-float to_f32(uint16_t bits, DataType half) {
-  return half == DataType::kF16 ? anneal::to_f32(Float16{bits}) : anneal::to_f32(BFloat16{bits});
+float float_of_half(uint16_t bits, DataType half) {
+  return half == DataType::kF16 ? to_f32(Float16{bits}) : to_f32(BFloat16{bits});
 }
 
 bool is_f16_number(float number) {
@@ -67,7 +67,7 @@ std::optional<DataType> half_of_numbers(std::span<const float> numbers, int thre
 }
 
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
-                               DataType dtype) {
+                               DataType dtype, int threads) {
   const std::span<const float> values = weights.as<float>();
   const auto layout = channel_weights(graph, id);
   const auto channels = static_cast<size_t>(layout ? layout->written_count : 1);
@@ -81,7 +81,10 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
     lost[channel] += error * error;
   };
   if (layout)
-    for_each_weight(*layout, [&](size_t at, size_t, size_t written) { add(written, values[at]); });
+    for_written_channels(*layout, threads, [&](int64_t begin, int64_t end) {
+      for_each_weight(*layout, begin, end,
+                      [&](size_t at, size_t, size_t written) { add(written, values[at]); });
+    });
   else
     for (const float value : values) add(0, value);
   const float largest = *std::ranges::max_element(most);
@@ -108,7 +111,7 @@ Tensor in_32_bits(const Tensor& halves, int threads) {
   const auto* const from = reinterpret_cast<const uint16_t*>(halves.bytes().data());
   const DataType half = halves.dtype();
   return made_of<float>(DataType::kF32, halves.dims(), threads,
-                        [&](size_t i) { return to_f32(from[i], half); });
+                        [&](size_t i) { return float_of_half(from[i], half); });
 }
 
 bool are_numbers_of(const Tensor& floats, const Tensor& halves, int threads) {
@@ -116,7 +119,8 @@ bool are_numbers_of(const Tensor& floats, const Tensor& halves, int threads) {
   const auto* const bits = reinterpret_cast<const uint16_t*>(halves.bytes().data());
   const DataType half = halves.dtype();
   return are_all(numbers.size(), threads, [&](size_t i) {
-    return std::bit_cast<uint32_t>(numbers[i]) == std::bit_cast<uint32_t>(to_f32(bits[i], half));
+    return std::bit_cast<uint32_t>(numbers[i]) ==
+           std::bit_cast<uint32_t>(float_of_half(bits[i], half));
   });
 }
 

@@ -37,9 +37,9 @@ inline uint16_t half_bits(float value, DataType half) {
 }
 
 // Why the product's weights would suffer from 16 bits, for people; empty if they do not.
-// REQUIRES: weights are f32
+// threads: 0: one per core. REQUIRES: weights are f32
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
-                               DataType dtype);
+                               DataType dtype, int threads = 1);
 
 // The type of 16 bits that has all of the numbers; nullopt: neither has. threads: 0: one per core.
 std::optional<DataType> half_of_numbers(std::span<const float> numbers, int threads);
