@@ -58,7 +58,7 @@ class FileSink {
 // /dev/stdout) is written to instead. fill: writes the bytes; called again where a file without a
 // name cannot get one.
 void fill_file_atomically(const std::string& path, FunctionRef<void(FileSink& to)> fill);
-// The same of a file with these bytes.
+// Writes a file of these bytes likewise.
 void write_file_atomically(const std::string& path, std::span<const std::byte> bytes);
 // How much of a large file is written, now and then. May throw: then path is as before.
 using WriteProgress = std::function<void(uint64_t done, uint64_t total)>;
