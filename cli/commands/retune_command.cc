@@ -4,6 +4,7 @@
 #include "anneal/cli/commands/commands.h"
 #include "anneal/cli/flags/help.h"
 #include "anneal/cli/flags/timing_flags.h"
+#include "anneal/cli/flags/weights_flag.h"
 #include "anneal/cli/model/retuned_text.h"
 #include "anneal/cli/output/exit_status.h"
 #include "anneal/cli/output/output_path.h"
@@ -42,10 +43,10 @@ constexpr const char* kRetuneFooter = R"(Examples:
   anneal retune model.engine -o here.engine --timing-cache times
 
 The engine keeps its precisions, passes, layouts and weights. Plans for other devices are
-not changed. anneal inspect shows times and runners-up.
-Exit status: 0 written; 2 wrong arguments, a damaged file, or weights in a file of their own; 4 no
-plan is for a device of this machine. On failure the engine is not changed; times that were
-measured stay in the cache.)";
+not changed. anneal inspect shows times and runners-up. Weights in a file of their own belong to
+one engine: --weights names them, and both files are replaced.
+Exit status: 0 written; 2 wrong arguments, or a damaged file; 4 no plan is for a device of this
+machine. On failure the engine is not changed; times that were measured stay in the cache.)";
 
 }  // namespace
 
@@ -64,6 +65,7 @@ void add_retune_command(CLI::App& application, Action& action) {
                    "File of kernel times to use and extend")
       ->type_name("FILE")
       ->group(often(help::kKernels));
+  add_weights_flag(*command, flags->build.weights_path);
   add_engine_timing_flags(*command, flags->build, flags->verbose);
   command->footer(kRetuneFooter);
   command->callback([&action, flags] { action = [flags] { return retune(*flags); }; });

@@ -4,6 +4,7 @@
 #include "anneal/cli/commands/commands.h"
 #include "anneal/cli/flags/help.h"
 #include "anneal/cli/flags/timing_flags.h"
+#include "anneal/cli/flags/weights_flag.h"
 #include "anneal/cli/model/retuned_text.h"
 #include "anneal/cli/output/errors.h"
 #include "anneal/cli/output/exit_status.h"
@@ -51,8 +52,8 @@ constexpr const char* kTimeKernelsFooter = R"(Examples:
 
 The cache is a text file: a line for each machine and layer, with the time of each kernel and
 tactic. A layer whose kernels all have times is not measured again. Lines may be removed or edited.
-Exit status: 0 written; 2 wrong arguments, a damaged file, or weights in a file of their own; 4 no
-plan is for a device of this machine.)";
+Exit status: 0 written; 2 wrong arguments, or a damaged file; 4 no plan is for a device of this
+machine.)";
 
 }  // namespace
 
@@ -74,6 +75,7 @@ void add_time_kernels_command(CLI::App& application, Action& action) {
       ->allow_extra_args(false)
       ->type_name("FILE,...")
       ->group(often(help::kFiles));
+  add_weights_flag(*command, flags->build.weights_path);
   add_engine_timing_flags(*command, flags->build, flags->verbose);
   command->footer(kTimeKernelsFooter);
   command->callback([&action, flags] { action = [flags] { return time_kernels(*flags); }; });

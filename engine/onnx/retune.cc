@@ -13,6 +13,7 @@
 #include "anneal/engine/builder/target_support.h"
 #include "anneal/engine/kernel_library.h"
 #include "anneal/engine/onnx/build_progress.h"
+#include "anneal/engine/onnx/engine_report.h"
 #include "anneal/engine/onnx/recipe.h"
 #include "anneal/engine/run/pack_weights.h"
 #include "anneal/kernels/kernel.h"
@@ -53,8 +54,8 @@ std::vector<std::string> kernels_left_out(const std::string& path, const EngineF
 
 Retuned retuned(const std::string& path, const BuildOptions& options, BuildProgress& progress) {
   Retuned result;
-  result.file =
-      read_engine_file(path, {.map = true, .operators = load_kernel_libraries(options.libraries)});
+  result.file = read_engine_file(path, {.operators = load_kernel_libraries(options.libraries),
+                                        .weights = options.weights_path});
   RetuneOptions retune;
   retune.timing = {.measure = true,
                    .cache = options.timing_cache,
@@ -93,6 +94,11 @@ std::vector<RetunedPlan> retune_engine(const std::string& engine_path,
                fmt::format("{} would be the engine and the timing cache: give the cache a file of "
                            "its own",
                            output_path));
+        std::error_code none;
+        if (!options.weights_path.empty() && !fs::equivalent(engine_path, output_path, none))
+          fail(ErrorCode::kInvalidArgument,
+               "the weights in a file of their own belong to one engine: retune a copy of both "
+               "files in place");
         BuildProgress progress(options.progress);
         Retuned made = retuned(engine_path, options, progress);
         if (!made.file.packed.empty()) {
@@ -100,7 +106,8 @@ std::vector<RetunedPlan> retune_engine(const std::string& engine_path,
           ThreadTeam team(options.threads > 0 ? options.threads : hardware_threads());
           pack_weights(made.file, team);
         }
-        write_engine_file(output_path, made.file, progress.writing("writing the engine"));
+        write_engine(made.file, {}, output_path, options.weights_path,
+                     progress.writing("writing the engine"));
         progress.end();
         return std::move(made.plans);
       });

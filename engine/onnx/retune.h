@@ -10,9 +10,11 @@ namespace anneal {
 
 // Writes the engine with kernels chosen by times on this machine, and by those of
 // options.timing_cache, which is extended. It keeps its other build options. Of `options`
-// timing_cache, optimization_level, time_seconds, threads, libraries and progress count. Fails with
-// kInvalidArgument if the engine's weights are apart, with kDevice if no plan is for a device of
-// this machine, as loading does, and with kCannotWrite.
+// timing_cache, optimization_level, time_seconds, threads, libraries, progress and weights_path
+// count. weights_path: of an engine whose weights are apart, their file, which is replaced with the
+// engine: only there, so the output must be the engine. Fails with kInvalidArgument where weights
+// are lacking or the output is another, with kDevice if no plan is for a device of this machine, as
+// loading does, and with kCannotWrite.
 std::vector<RetunedPlan> retune_engine(const std::string& engine_path,
                                        const std::string& output_path, const BuildOptions& options);
 

@@ -65,6 +65,25 @@ class TimingCommand(command_case.Command):
         self.bytes_of("--time-kernels", "--tune-seconds", 0.000001)
         self.anneal("inspect", "m.engine", "--decisions", out="is not timed: the limit of 1e-06 seconds is reached")
 
+    def test_weights_in_a_file_of_their_own(self):
+        self.bytes_of("--weights", "w")
+        old = (self.at / "w").read_bytes()
+        self.anneal("time-kernels", "m.engine", "-o", "times", status=2, says="--weights FILE")
+        self.anneal("time-kernels", "m.engine", "-o", "times", "--weights", "w", "--time-threads", 1, out="cpu")
+        self.assertEqual((self.at / "w").read_bytes(), old)
+        times = (self.at / "times").read_text()
+        plan = self.anneal("inspect", "m.engine", "--weights", "w", "--plan")
+        other = next(kernel for kernel in re.findall(r"(cpu\.conv\.\w+)=", times.splitlines()[-1]) if f" {kernel}" not in plan)
+        self.write("times", re.sub(rf"{other}=\S+", f"{other}=0.01", times))
+        self.anneal("retune", "m.engine", "--timing-cache", "times", "--time-threads", 1, status=2, says="--weights FILE")
+        self.anneal("retune", "m.engine", "-o", "n.engine", "--weights", "w", status=2, says="in place")
+        self.anneal("retune", "m.engine", "--weights", "w", "--timing-cache", "times", "--time-threads", 1,
+                    out="1 of 1 step")
+        self.anneal("inspect", "m.engine", "--weights", "w", "--plan", out=f" {other}")
+        self.assertNotEqual((self.at / "w").read_bytes(), old)
+        self.anneal("compare", "m.engine", "m.onnx", "--weights", "w", "--target-b", "reference")
+        self.assertEqual(self.files(), ["m.engine", "m.onnx", "times", "w"])
+
     def test_times_of_an_engine_are_measured_and_taken_elsewhere(self):
         self.bytes_of()
         self.anneal("time-kernels", "m.engine", "-o", "times", "--time-threads", 1, out="cpu")
