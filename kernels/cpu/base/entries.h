@@ -17,6 +17,7 @@
   X(onednn_pool)                    \
   X(rounded_matmul)                 \
   X(packed_matmul)                  \
+  X(f64_matmul)                     \
   X(packed_attention)               \
   X(int8_depthwise)                 \
   X(direct_conv)                    \
