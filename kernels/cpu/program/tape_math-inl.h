@@ -1,6 +1,8 @@
 // Elementary functions of f32 vectors, within 4 ulp everywhere, special values and subnormal
-// results included. Polynomials are minimax fits; their coefficients are written low to high.
+// results included. Polynomials are minimax fits; their coefficients are written low to high. The
+// arc tangent is Highway's, whose other functions have limits on their range.
 // No include guard: included once per target.
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
 #include <cmath>

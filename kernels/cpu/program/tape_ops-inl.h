@@ -124,6 +124,8 @@ bool run_math(const Work& work) {
         ANNEAL_UNARY(T, (sine_f32<0>(d, a)));
       case Opcode::kCos:
         ANNEAL_UNARY(T, (sine_f32<1>(d, a)));
+      case Opcode::kAtan:
+        ANNEAL_UNARY(T, hn::Atan(d, a));
       case Opcode::kPow:
         ANNEAL_BINARY(T, pow_f32(d, a, b));
       default:
