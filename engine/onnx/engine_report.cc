@@ -118,8 +118,10 @@ BuiltEngine built_engine(const EngineFile& file, BuildReport report) {
 
 BuildReport write_engine(const EngineFile& file, BuildReport report, const std::string& path,
                          const std::string& weights_path, const WriteProgress& progress) {
+  // A callback that cancels must not leave the new weights beside the old engine.
   if (file.weights_apart) write_weights_file(weights_path, file, progress);
-  report.engine_bytes = write_engine_file(path, file, progress);
+  report.engine_bytes =
+      write_engine_file(path, file, file.weights_apart ? WriteProgress() : progress);
   return report;
 }
 

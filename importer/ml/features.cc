@@ -1,8 +1,10 @@
 // Operators of ai.onnx.ml that prepare features and encode categories.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <optional>
 
 #include "anneal/core/new_tensor.h"
@@ -19,13 +21,25 @@ constexpr TypeSet kFeatures = {DataType::kF32, DataType::kF64, DataType::kI32, D
 // Numbers of an attribute, one for all features or one for each, as a vector.
 ValueId per_feature(Node& node, const std::vector<double>& values, DataType dtype,
                     std::string_view name) {
+  const Dims dims = {static_cast<int64_t>(values.size())};
+  return node.constant_value(tensor_of(dtype, dims, values), name);
+}
+
+// Input 0, for an attribute with that many numbers.
+ValueId with_count(Node& node, size_t numbers) {
   const Shape& shape = node.shape(0);
-  const Size features = shape.rank() == 0 ? Size(1) : shape[shape.rank() - 1];
-  const auto count = static_cast<int64_t>(values.size());
-  if (count != 1 && features.known() && features.value() != count)
+  const auto count = static_cast<int64_t>(numbers);
+  if (count == 1 || shape.rank() == 0) return node.input(0);
+  const Size features = shape[shape.rank() - 1];
+  if (!features.known()) {
+    // A run with other features fails here.
+    std::vector<Size> sizes(shape.begin(), shape.end());
+    sizes.back() = count;
+    return reshape(node, node.input(0), sizes, "features");
+  }
+  if (features.value() != count)
     node.invalid(fmt::format("{} numbers for {} features", count, features.value()));
-  if (is_float(dtype)) return node.constant_value(tensor_of(dtype, {count}, values), name);
-  return node.integers_value({values.begin(), values.end()}, name);
+  return node.input(0);
 }
 
 Outputs import_scaler(Node& node) {
@@ -33,10 +47,11 @@ Outputs import_scaler(Node& node) {
   const DataType dtype = node.dtype(0, kFeatures);
   const DataType wide = dtype == DataType::kF64 ? DataType::kF64 : DataType::kF32;
   const auto offset = node.find_numbers("offset"), scale = node.find_numbers("scale");
-  if (!offset || !scale || offset->empty() || scale->empty())
-    node.invalid("attribute \"offset\" or \"scale\" is missing");
+  if (!offset || !scale || offset->empty() || offset->size() != scale->size())
+    node.invalid("attributes \"offset\" and \"scale\" have not as many numbers as each other");
   const std::vector<ValueId> inputs = {
-      node.input(0), per_feature(node, {offset->begin(), offset->end()}, wide, "offset"),
+      with_count(node, offset->size()),
+      per_feature(node, {offset->begin(), offset->end()}, wide, "offset"),
       per_feature(node, {scale->begin(), scale->end()}, wide, "scale")};
   return pointwise_result(node, inputs, DataType::kF32, [](Expressions in) {
     return (in[0].cast(in[1].reg.type) - in[1]) * in[2];
@@ -71,20 +86,27 @@ Outputs import_imputer(Node& node) {
   node.expect_inputs(1, 1);
   const DataType dtype = node.dtype(0, kFeatures);
   const bool is_real = is_float(dtype);
-  const double replaced = node.number("replaced_value_float", 0);
+  const float replaced = node.number("replaced_value_float", 0);
   const int64_t replaced_integer = node.integer("replaced_value_int64", 0);
   const auto reals = node.find_numbers("imputed_value_floats").value_or(std::vector<float>());
   const auto integers = node.find_integers("imputed_value_int64s").value_or(std::vector<int64_t>());
-  std::vector<double> values(reals.begin(), reals.end());
-  if (!is_real) values.assign(integers.begin(), integers.end());
-  if (values.empty()) node.invalid("no imputed values of the input's type");
-  const ValueId imputed = per_feature(node, values, is_real ? dtype : DataType::kI64, "imputed");
-  return pointwise_result(node, {node.input(0), imputed}, dtype, [&](Expressions in) {
-    const Expression x = in[0];
-    const Expression is_missing = is_real && std::isnan(replaced) ? x.apply(Opcode::kIsNan)
-                                  : is_real                       ? x == replaced
-                                            : x == static_cast<double>(replaced_integer);
-    return select(is_missing, in[1].cast(x.reg.type), x);
+  if ((is_real ? reals.empty() : integers.empty()) || (!reals.empty() && !integers.empty()))
+    node.invalid("imputed values are needed of the input's type alone");
+  if (is_real) {
+    const std::vector<double> values(reals.begin(), reals.end());
+    const ValueId x = with_count(node, reals.size());
+    return pointwise_result(
+        node, {x, per_feature(node, values, dtype, "imputed")}, dtype, [&](Expressions in) {
+          const bool is_nan = std::isnan(replaced);
+          return select(is_nan ? in[0].apply(Opcode::kIsNan) : in[0] == replaced, in[1], in[0]);
+        });
+  }
+  const ValueId x = with_count(node, integers.size());
+  const std::vector<ValueId> inputs = {x, node.integers_value(integers, "imputed"),
+                                       node.integers_value({replaced_integer}, "replaced")};
+  return pointwise_result(node, inputs, dtype, [](Expressions in) {
+    const Expression number = in[0].cast(RegisterType::kI64);
+    return select(number == in[2], in[1], number).cast(in[0].reg.type);
   });
 }
 
@@ -144,7 +166,15 @@ Outputs import_one_hot_encoder(Node& node) {
   const auto categories = node.find_integers("cats_int64s");
   if (!categories || categories->empty()) node.invalid("no categories");
   const bool allows_unknown = node.flag("zeros", true);
-  const ValueId x = column_of(node, as_i64(node, node.input(0), "categories_of_x"));
+  ValueId categories_of_x = as_i64(node, node.input(0), "categories_of_x");
+  if (is_float(node.dtype(0)))  // NaN is no category
+    categories_of_x =
+        pointwise(node, "categories_or_none", {node.input(0), categories_of_x}, DataType::kI64,
+                  [](Expressions in) {
+                    constexpr auto kNone = static_cast<double>(std::numeric_limits<int64_t>::min());
+                    return select(in[0].apply(Opcode::kIsNan), in[1].number(kNone), in[1]);
+                  });
+  const ValueId x = column_of(node, categories_of_x);
   const ValueId known = node.integers_value(*categories, "categories");
   if (!allows_unknown) {
     const int rank = node.rank(0);
@@ -192,15 +222,50 @@ Tensor read_default(Node& node, DataType dtype) {
   return Tensor::of<int64_t>(DataType::kI64, {}, {&integer, 1});
 }
 
+// By a table of all integers from the least key to the greatest, where that is not much longer than
+// the keys.
+std::optional<Outputs> dense_table(Node& node, const Tensor& keys, const Tensor& values) {
+  const auto numbers = keys.as<int64_t>();
+  const auto [least, greatest] = std::ranges::minmax(numbers);
+  const auto range = static_cast<uint64_t>(greatest) - static_cast<uint64_t>(least);
+  if (range > 4 * numbers.size() + 1024) return std::nullopt;
+  // What each integer becomes; the place behind the last value is the default's.
+  const auto otherwise = static_cast<int64_t>(numbers.size());
+  std::vector<int64_t> places(range + 2, otherwise);
+  for (size_t i = numbers.size(); i-- > 0;)  // the first of equal keys counts
+    places[static_cast<uint64_t>(numbers[i]) - static_cast<uint64_t>(least)] =
+        static_cast<int64_t>(i);
+  const ValueId all = node.layer(
+      Concat{},
+      {node.constant_value(values, "values"),
+       node.constant_value(reshaped(read_default(node, values.dtype()), {1}), "default")},
+      "values_and_default");
+  const ValueId limits_least = node.integers_value({least}, "least");
+  const ValueId limits_greatest = node.integers_value({greatest}, "greatest");
+  const ValueId outside = node.integers_value({static_cast<int64_t>(range) + 1}, "outside");
+  const ValueId place =
+      pointwise(node, "key", {node.input(0), limits_least, limits_greatest, outside},
+                DataType::kI64, [](Expressions in) {
+                  return select(in[1] <= in[0] && in[0] <= in[2], in[0] - in[1], in[3]);
+                });
+  const ValueId shape_of_x = node.rank(0) == 0 ? reshape(node, place, {}, "key_scalar") : place;
+  const ValueId of_value =
+      node.layer(Gather{}, {node.integers_value(places, "places"), shape_of_x}, "place");
+  return node.result(Gather{}, {all, of_value});
+}
+
 Outputs import_label_encoder(Node& node) {
   node.expect_inputs(1, 1);
   const auto classes = node.find_texts("classes_strings");
   if ((classes && !classes->empty()) || node.dtype(0) == DataType::kString)
     node.unsupported("labels that are strings");
   const Tensor keys = read_labels(node, "keys"), values = read_labels(node, "values");
+  if (keys.count() == 0) node.invalid("no keys");
   if (keys.count() != values.count())
     node.invalid(fmt::format("{} keys and {} values", keys.count(), values.count()));
   if (keys.dtype() != node.dtype(0)) node.invalid("keys of another type than the input");
+  if (keys.dtype() == DataType::kI64)
+    if (const auto table = dense_table(node, keys, values)) return *table;
   const ValueId x = column_of(node, node.input(0));
   const int64_t axis = node.rank(0);
   const ValueId equal = pointwise(

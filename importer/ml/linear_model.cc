@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <optional>
 
 #include "anneal/importer/ml/scores.h"
 #include "anneal/importer/onnx/tensor_data.h"
@@ -19,15 +20,20 @@ struct LinearScores {
 
 LinearScores linear_scores(Node& node, std::optional<int64_t> count) {
   ValueId rows = feature_rows(node);
-  const int64_t features = feature_count(node, rows);
   const auto coefficients = node.find_numbers("coefficients").value_or(std::vector<float>());
   const auto intercepts = node.find_numbers("intercepts").value_or(std::vector<float>());
   const auto given = static_cast<int64_t>(coefficients.size());
-  if (!count && features > 0) count = given / features;
-  if (!count || *count < 1 || *count * features != given)
+  const auto known = feature_count(node, rows);
+  if (!count && !intercepts.empty()) count = static_cast<int64_t>(intercepts.size());
+  if (!count && !known) node.unsupported("a number of features that only a run knows");
+  if ((count && *count < 1) || (known && *known < 1)) node.invalid("no outputs or no features");
+  if (!count) count = given / *known;
+  const int64_t features = known ? *known : given / *count;
+  if (*count < 1 || given % *count != 0 || given / *count != features)
     node.invalid(fmt::format("{} coefficients for {} features", given, features));
   if (!intercepts.empty() && static_cast<int64_t>(intercepts.size()) != *count)
     node.invalid(fmt::format("{} intercepts for {} outputs", intercepts.size(), *count));
+  rows = with_features(node, rows, features);
 
   // The result is f32, whatever the features are.
   if (node.graph().value(rows).type().dtype != DataType::kF32)

@@ -106,32 +106,6 @@ class Iteration {
   int64_t classes_;
 };
 
-// r[rows, classes, classes]: the probability of the class of axis 1 against that of axis 2.
-ValueId pair_matrix(Node& node, ValueId pairs, int64_t classes) {
-  const auto count = static_cast<size_t>(classes * (classes - 1) / 2);
-  const auto columns = static_cast<size_t>(classes * classes);
-  std::vector<float> above(count * columns), below(count * columns);
-  size_t pair = 0;
-  for (int64_t i = 0; i < classes; ++i)
-    for (int64_t j = i + 1; j < classes; ++j, ++pair) {
-      above[pair * columns + static_cast<size_t>(i * classes + j)] = 1;
-      below[pair * columns + static_cast<size_t>(j * classes + i)] = 1;
-    }
-  const Dims dims = {static_cast<int64_t>(count), static_cast<int64_t>(columns)};
-  const auto spread = [&](ValueId values, const std::vector<float>& places, std::string_view name) {
-    const ValueId matrix = node.constant_value(Tensor::of<float>(DataType::kF32, dims, places),
-                                               fmt::format("{}_places", name));
-    return node.layer(MatMul{}, {values, matrix}, name);
-  };
-  const ValueId others = pointwise(node, "second_probability", {pairs}, DataType::kF32,
-                                   [](Expressions in) { return 1.0 - in[0]; });
-  const ValueId sum = pointwise(node, "pair_matrix",
-                                {spread(pairs, above, "above"), spread(others, below, "below")},
-                                DataType::kF32, [](Expressions in) { return in[0] + in[1]; });
-  const Size rows = node.graph().value(pairs).type().shape[0];
-  return reshape(node, sum, {rows, classes, classes}, "r");
-}
-
 // Q of the paper's equation 20.
 ValueId coupling_matrix(Node& node, ValueId r) {
   const ValueId turned = node.layer(Transpose{{0, 2, 1}}, {r}, "r_turned");
@@ -148,9 +122,33 @@ ValueId coupling_matrix(Node& node, ValueId r) {
 
 }  // namespace
 
+ValueId pair_matrix(Node& node, ValueId pairs, int64_t classes, std::string_view name,
+                    FunctionRef<Expression(Expression)> of) {
+  const auto side = static_cast<size_t>(classes);
+  std::vector<int64_t> places(side * side), signs(side * side);
+  int64_t pair = 0;
+  for (size_t i = 0; i < side; ++i)
+    for (size_t j = i + 1; j < side; ++j, ++pair) {
+      places[i * side + j] = places[j * side + i] = pair;
+      signs[i * side + j] = 1, signs[j * side + i] = -1;
+    }
+  const ValueId numbers = node.layer(
+      Gather{.axis = 1}, {pairs, node.integers_value(places, fmt::format("{}_places", name))},
+      fmt::format("{}_pairs", name));
+  const ValueId matrix = pointwise(
+      node, name, {numbers, node.integers_value(signs, fmt::format("{}_signs", name))},
+      DataType::kF32, [&](Expressions in) {
+        const Expression number = of(in[0]);
+        return select(in[1] == 0, number.number(0), select(in[1] == 1, number, 1.0 - number));
+      });
+  const Size rows = node.graph().value(pairs).type().shape[0];
+  return reshape(node, matrix, {rows, classes, classes}, fmt::format("{}_matrix", name));
+}
+
 ValueId coupled_probabilities(Node& node, ValueId pairs, int64_t classes) {
   Graph& graph = node.graph();
-  const ValueId q = coupling_matrix(node, pair_matrix(node, pairs, classes));
+  const ValueId r = pair_matrix(node, pairs, classes, "r", [](Expression p) { return p; });
+  const ValueId q = coupling_matrix(node, r);
   const Size rows = graph.value(pairs).type().shape[0];
   const float share = 1 / static_cast<float>(classes);
   const ValueId start =

@@ -55,10 +55,16 @@ ValueId feature_rows(Node& node) {
   return pointwise(node, "features", {x}, wide, [](Expressions in) { return in[0]; });
 }
 
-int64_t feature_count(Node& node, ValueId rows) {
+std::optional<int64_t> feature_count(const Node& node, ValueId rows) {
   const Size count = type_of(node, rows).shape[1];
-  if (!count.known()) node.unsupported("a number of features that only a run knows");
-  return count.value();
+  return count.known() ? std::optional(count.value()) : std::nullopt;
+}
+
+ValueId with_features(Node& node, ValueId rows, int64_t count) {
+  const auto known = feature_count(node, rows);
+  if (known && *known != count)
+    node.invalid(fmt::format("{} features, where the model has {}", *known, count));
+  return reshape(node, rows, {type_of(node, rows).shape[0], count}, "rows_of_features");
 }
 
 PostTransform read_post_transform(Node& node) {

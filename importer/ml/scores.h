@@ -2,6 +2,7 @@
 // the function that attribute post_transform names.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -12,8 +13,11 @@ namespace anneal {
 // The features of input 0 as [rows, features], f64 where they are f64 and else f32. One axis is one
 // row.
 ValueId feature_rows(Node& node);
-// The number of features. Fails with kUnsupported if only a run knows it.
-int64_t feature_count(Node& node, ValueId rows);
+// The number of features; nullopt if only a run knows it.
+std::optional<int64_t> feature_count(const Node& node, ValueId rows);
+// The rows of a model that has so many features. A run with others fails where only a run knows
+// their number.
+ValueId with_features(Node& node, ValueId rows, int64_t count);
 
 enum class PostTransform : uint8_t { kNone, kSoftmax, kLogistic, kSoftmaxZero, kProbit };
 PostTransform read_post_transform(Node& node);

@@ -17,7 +17,8 @@ namespace {
 // Attributes of support vectors, and sums of their kernels.
 class SupportVectors {
  public:
-  explicit SupportVectors(Node& node) : node_(node) {
+  // supports: vectors; 0: there are none, and `columns` sums of features.
+  SupportVectors(Node& node, int64_t supports, int64_t columns) : node_(node) {
     kind_ = static_cast<Kind>(node.choice("kernel_type", {"LINEAR", "POLY", "RBF", "SIGMOID"}));
     const auto params = node.find_numbers("kernel_params").value_or(std::vector<float>());
     if (!params.empty() && params.size() != 3)
@@ -27,7 +28,10 @@ class SupportVectors {
     coefficients_ = node.find_numbers("coefficients").value_or(std::vector<float>());
     rho_ = node.find_numbers("rho").value_or(std::vector<float>());
     rows_ = feature_rows(node);
-    features_ = feature_count(node, rows_);
+    const size_t numbers = supports > 0 ? vectors_.size() : coefficients_.size();
+    const int64_t parts = std::max<int64_t>(supports > 0 ? supports : columns, 1);
+    features_ = feature_count(node, rows_).value_or(static_cast<int64_t>(numbers) / parts);
+    rows_ = with_features(node, rows_, features_);
     if (node.graph().value(rows_).type().dtype != DataType::kF32)
       rows_ =
           pointwise(node, "rows", {rows_}, DataType::kF32, [](Expressions in) { return in[0]; });
@@ -40,7 +44,8 @@ class SupportVectors {
   // The sum of kernel(row, vector) * factors[vector][column] over `count` vectors, and rho of the
   // column: [rows, columns].
   ValueId weighted_kernels(const std::vector<float>& factors, int64_t count, int64_t columns) {
-    if (count * features_ != static_cast<int64_t>(vectors_.size()))
+    if (features_ < 1 || count != static_cast<int64_t>(vectors_.size()) / features_ ||
+        vectors_.size() % static_cast<size_t>(features_) != 0)
       node_.invalid(fmt::format("{} numbers for {} support vectors of {} features", vectors_.size(),
                                 count, features_));
     if (kind_ == Kind::kLinear) return linear_sums(combined_vectors(factors, count, columns));
@@ -136,8 +141,8 @@ class SupportVectors {
 
 Outputs import_svm_regressor(Node& node) {
   node.expect_inputs(1, 1);
-  SupportVectors svm(node);
   const int64_t count = node.integer("n_supports", 0);
+  SupportVectors svm(node, count, 1);
   const bool one_class = node.flag("one_class", false);
   node.ignore("post_transform");  // as in ONNX Runtime, by whose results converters are tested
   if (svm.rho().size() != 1) node.invalid(fmt::format("{} values of rho", svm.rho().size()));
@@ -157,7 +162,13 @@ class PairClassifier {
  public:
   PairClassifier(Node& node, SupportVectors& svm, std::vector<int64_t> vectors_per_class)
       : node_(node), svm_(svm), sizes_(std::move(vectors_per_class)) {
-    for (const int64_t size : sizes_) starts_.push_back(total_), total_ += size;
+    const auto most = static_cast<int64_t>(svm.coefficients().size());
+    for (const int64_t size : sizes_) {
+      if (size < 0 || size > most - total_)
+        node.invalid(fmt::format("{} vectors of a class", size));
+      starts_.push_back(total_);
+      total_ += size;
+    }
     const auto classes = static_cast<int64_t>(sizes_.size());
     pairs_ = classes * (classes - 1) / 2;
     if (static_cast<int64_t>(svm.coefficients().size()) != (classes - 1) * total_ ||
@@ -196,26 +207,12 @@ class PairClassifier {
 
   // The class with the most pairs for it: i64[rows].
   ValueId winners(ValueId scores) {
-    const size_t classes = sizes_.size();
-    std::vector<float> first(static_cast<size_t>(pairs_) * classes), second(first.size());
-    size_t pair = 0;
-    for_pairs([&](size_t i, size_t j) {
-      first[pair * classes + i] = 1, second[pair * classes + j] = 1, ++pair;
-    });
-    const auto votes = [&](const std::vector<float>& of_class, bool wins, std::string_view name) {
-      const ValueId won = pointwise(node_, fmt::format("{}_won", name), {scores}, DataType::kF32,
-                                    [&](Expressions in) {
-                                      const Expression is_first = in[0].number(0) < in[0];
-                                      return (wins ? is_first : !is_first).cast(RegisterType::kF32);
-                                    });
-      const ValueId matrix =
-          svm_.matrix(of_class, pairs_, static_cast<int64_t>(classes), fmt::format("{}_of", name));
-      return node_.layer(MatMul{}, {won, matrix}, name);
-    };
-    const ValueId sum =
-        pointwise(node_, "votes", {votes(first, true, "first"), votes(second, false, "second")},
-                  DataType::kF32, [](Expressions in) { return in[0] + in[1]; });
-    return node_.layer(ArgReduce{.axis = 1, .keepdims = false}, {sum}, "winner");
+    const ValueId won = pair_matrix(
+        node_, scores, static_cast<int64_t>(sizes_.size()), "won",
+        [](Expression score) { return (score.number(0) < score).cast(score.reg.type); });
+    const ValueId votes = node_.layer(Reduce{.keepdims = false},
+                                      {won, node_.integers_value({2}, "others_axis")}, "votes");
+    return node_.layer(ArgReduce{.axis = 1, .keepdims = false}, {votes}, "winner");
   }
 
  private:
@@ -233,10 +230,12 @@ class PairClassifier {
 
 Outputs import_svm_classifier(Node& node) {
   node.expect_inputs(1, 1);
-  SupportVectors svm(node);
   const PostTransform transform = read_post_transform(node);
   ClassifierOutputs outputs(node, "classlabels_ints");
   const auto sizes = node.find_integers("vectors_per_class").value_or(std::vector<int64_t>());
+  int64_t vectors = 0;
+  for (const int64_t size : sizes) vectors += std::clamp<int64_t>(size, 0, 1 << 30);
+  SupportVectors svm(node, vectors, outputs.count());
   const auto prob_a = node.find_numbers("prob_a").value_or(std::vector<float>());
   const auto prob_b = node.find_numbers("prob_b").value_or(std::vector<float>());
   if (sizes.empty()) {

@@ -33,6 +33,12 @@ class Trees {
         dtype_(node.graph().value(rows).type().dtype) {
     if (tables_.depth > kMostLevels)
       node.unsupported(fmt::format("trees of {} levels", tables_.depth));
+    if (!feature_count(node, rows_)) {
+      std::vector<int64_t> read;
+      for (int64_t i = 0; i < tables_.feature_count; ++i) read.push_back(i);
+      rows_ =
+          node.layer(Gather{.axis = 1}, {rows_, indices(read, "read_features")}, "features_read");
+    }
     if (static_cast<int64_t>(tables_.features.size()) > std::numeric_limits<int32_t>::max() / 2)
       node.unsupported(fmt::format("{} nodes of trees", tables_.features.size()));
   }
@@ -40,6 +46,11 @@ class Trees {
   // The combined weights of all trees, [rows, targets], and base values: none, or one for each
   // target.
   ValueId scores(int64_t targets, Aggregate aggregate, const std::vector<double>& base) {
+    constexpr int64_t kMostElements = int64_t{1} << 28;
+    const int64_t largest = std::max(tree_count(), tables_.leaves);
+    if (targets > kMostElements / largest)
+      node_.unsupported(fmt::format("{} targets of {} trees and {} leaves", targets, tree_count(),
+                                    tables_.leaves));
     for (const auto& weights : tables_.weights)
       for (const LeafWeight& one : weights)
         if (one.target < 0 || one.target >= targets)
@@ -132,7 +143,8 @@ class Trees {
       const auto& weights = tables_.weights[leaf];
       if (weights.empty()) continue;
       const int64_t tree = tables_.tree_of_leaf[leaf];
-      if (weights.size() > 1 || tree < 0) return std::nullopt;
+      // An infinite weight would be NaN in the sums of other targets.
+      if (weights.size() > 1 || tree < 0 || !std::isfinite(weights[0].weight)) return std::nullopt;
       int64_t& target = targets[static_cast<size_t>(tree)];
       if (target >= 0 && target != weights[0].target) return std::nullopt;
       target = weights[0].target;
@@ -164,6 +176,9 @@ class Trees {
     constexpr double kInfinity = std::numeric_limits<double>::infinity();
     const double absent = is_min ? kInfinity : is_max ? -kInfinity : 0;
     std::vector<double> weights(static_cast<size_t>(tables_.leaves * targets), absent);
+    bool is_complete = true;
+    for (const auto& of_leaf : tables_.weights)
+      is_complete &= static_cast<int64_t>(of_leaf.size()) == targets;
     for (size_t leaf = 0; leaf < tables_.weights.size(); ++leaf)
       for (const LeafWeight& one : tables_.weights[leaf])
         weights[leaf * static_cast<size_t>(targets) + static_cast<size_t>(one.target)] = one.weight;
@@ -176,7 +191,7 @@ class Trees {
                            .keepdims = false};
     const ValueId all =
         node_.layer(reduce, {values, node_.integers_value({1}, "trees_axis")}, "sum");
-    if (!is_min && !is_max) return all;
+    if (is_complete || (!is_min && !is_max)) return all;
     // A target that no leaf has a weight for.
     return pointwise(node_, "with_zeros", {all}, dtype_, [](Expressions in) {
       return select(in[0].apply(Opcode::kIsInf), in[0].number(0), in[0]);
@@ -249,6 +264,7 @@ Outputs import_tree_classifier(Node& node) {
   const auto only = outputs.count() == 2 ? only_class(ids) : std::nullopt;
   const ValueId rows = feature_rows(node);
   TreeList list = read_trees(node, features_dtype(node, rows), "class");
+  if (only && (*only < 0 || *only > 1)) node.invalid(fmt::format("class {} of 2", *only));
   if (only)
     for (TreeNode& one : list.nodes)
       for (LeafWeight& weight : one.weights) weight.target = 0;

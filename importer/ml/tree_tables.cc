@@ -207,7 +207,8 @@ void TreeList::set_test(const Node& node, int64_t index, const TreeTest& test) {
   nodes[static_cast<size_t>(index)] = std::move(made);
 }
 
-TreeTables tree_tables(const Node& node, const TreeList& trees, int64_t features) {
+TreeTables tree_tables(const Node& node, const TreeList& trees,
+                       std::optional<int64_t> given_features) {
   if (trees.roots.empty()) node.invalid("no trees");
   TreeTables tables;
   Heights heights(node, trees.nodes);
@@ -216,6 +217,12 @@ TreeTables tree_tables(const Node& node, const TreeList& trees, int64_t features
     if (!heights.is_used(i) && !trees.nodes[i].is_leaf)
       node.invalid(fmt::format("node {} of the trees is below itself, or below no root", i));
 
+  constexpr int64_t kMostFeatures = 1 << 24;
+  int64_t features = given_features.value_or(1);
+  if (!given_features)
+    for (const TreeNode& one : trees.nodes)
+      if (!one.is_leaf) features = std::clamp(one.feature + 1, features, kMostFeatures);
+  tables.feature_count = features;
   std::vector<int64_t> places(trees.nodes.size());
   std::vector<const TreeNode*> order;
   for (const bool leaves : {true, false}) {

@@ -1,6 +1,8 @@
 // Decision trees as tables that layers read by index.
 #pragma once
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "anneal/importer/node/node.h"
@@ -48,7 +50,7 @@ struct TreeList {
 // The same trees with leaves first. A row reaches its leaf after `depth` tests, since both children
 // of a leaf are the leaf itself.
 struct TreeTables {
-  int64_t leaves = 0, depth = 0;
+  int64_t leaves = 0, depth = 0, feature_count = 0;
   // Of each node. Tests that NaN passes read the features behind all others, in which NaN is -inf.
   std::vector<int64_t> features;
   bool reads_nan_as_least = false;
@@ -59,8 +61,9 @@ struct TreeTables {
   std::vector<int64_t> tree_of_leaf;             // -1: none reaches it, or several do
 };
 
-// Refuses nodes that are not in the list, cycles and features outside [0, features).
-TreeTables tree_tables(const Node& node, const TreeList& trees, int64_t features);
+// Refuses nodes that are not in the list, cycles and features outside [0, features); nullopt: all
+// that the trees read.
+TreeTables tree_tables(const Node& node, const TreeList& trees, std::optional<int64_t> features);
 
 // The trees of TreeEnsembleClassifier and TreeEnsembleRegressor. prefix: of the attributes of the
 // weights, "class" or "target", whose ids are in attribute `ids`.

@@ -114,6 +114,13 @@ Tensor in_32_bits(const Tensor& halves, int threads) {
                         [&](size_t i) { return float_of_half(from[i], half); });
 }
 
+bool are_all_finite(const Tensor& halves, int threads) {
+  const auto* const bits = reinterpret_cast<const uint16_t*>(halves.bytes().data());
+  const uint16_t exponent = halves.dtype() == DataType::kF16 ? 0x7c00 : 0x7f80;
+  return are_all(static_cast<size_t>(halves.count()), threads,
+                 [&](size_t i) { return (bits[i] & exponent) != exponent; });
+}
+
 bool are_numbers_of(const Tensor& floats, const Tensor& halves, int threads) {
   const std::span<const float> numbers = floats.as<float>();
   const auto* const bits = reinterpret_cast<const uint16_t*>(halves.bytes().data());

@@ -71,6 +71,13 @@ class BuildMemory(Command):
             with self.subTest(flags=flags):
                 self.assertLess(self.peak(*flags), MOST * self.weight_bytes)
 
+    def test_a_pass_that_is_skipped_leaves_f32(self):
+        for skipped, least, most in [((), 0, 0.8), (("keep_half_weights",), 1, 1.01), (("all",), 1, 1.01)]:
+            with self.subTest(skipped=skipped):
+                self.peak("--fp16", "-o", "e", *(("--skip-pass", *skipped) if skipped else ()))
+                share = (self.at / "e").stat().st_size / self.weight_bytes
+                self.assertTrue(least <= share <= most, share)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -1,130 +1,17 @@
-// Operators of ai.onnx.ml from ONNX to results: trees, linear models, support vectors, and what
-// prepares features.
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-
+// Operators of ai.onnx.ml from ONNX to results: trees, linear models and support vectors.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <random>
 
-#include "anneal/importer/importer.h"
-#include "anneal/importer/onnx/tensor_data.h"
-#include "anneal/tests/engine/build_and_run.h"
-#include "anneal/tests/importer/model_builder.h"
+#include "anneal/tests/engine/imported/ml_models.h"
 
 namespace anneal::testing {
 namespace {
 
-using anneal_onnx::AttributeProto;
 using anneal_onnx::NodeProto;
 using anneal_onnx::TensorProto;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Pointwise;
-
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
-void set_floats(NodeProto& node, const std::string& name, const std::vector<float>& values) {
-  auto* attribute = node.add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(AttributeProto::FLOATS);
-  for (const float value : values) attribute->add_floats(value);
-}
-void set_texts(NodeProto& node, const std::string& name, const std::vector<std::string>& values) {
-  auto* attribute = node.add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(AttributeProto::STRINGS);
-  for (const std::string& value : values) attribute->add_strings(value);
-}
-void set_tensor(NodeProto& node, const std::string& name, int type,
-                const std::vector<double>& values) {
-  auto* attribute = node.add_attribute();
-  attribute->set_name(name);
-  attribute->set_type(AttributeProto::TENSOR);
-  auto* tensor = attribute->mutable_t();
-  tensor->set_data_type(type);
-  tensor->add_dims(static_cast<int64_t>(values.size()));
-  for (const double value : values) {
-    if (type == TensorProto::FLOAT) tensor->add_float_data(static_cast<float>(value));
-    if (type == TensorProto::DOUBLE) tensor->add_double_data(value);
-    if (type == TensorProto::UINT8) tensor->add_int32_data(static_cast<int>(value));
-  }
-}
-
-using Fill = std::function<void(NodeProto&)>;
-
-ModelBuilder model_of(const char* op, const Fill& fill, int version, int inputs, int outputs) {
-  ModelBuilder model(18);
-  auto* import = model.model.add_opset_import();
-  import->set_domain("ai.onnx.ml");
-  import->set_version(version);
-  std::vector<std::string> from, to;
-  for (int i = 0; i < inputs; ++i) from.push_back(fmt::format("x{}", i));
-  for (int i = 0; i < outputs; ++i) to.push_back(fmt::format("y{}", i));
-  for (const std::string& name : to) model.output(name);
-  NodeProto& node = model.node(op, from, to, "it");
-  node.set_domain("ai.onnx.ml");
-  fill(node);
-  return model;
-}
-
-int onnx_type(DataType dtype) {
-  switch (dtype) {
-    case DataType::kF64:
-      return TensorProto::DOUBLE;
-    case DataType::kI64:
-      return TensorProto::INT64;
-    default:
-      return TensorProto::FLOAT;
-  }
-}
-
-std::vector<Tensor> run_model(const ModelBuilder& model, const std::vector<Tensor>& inputs) {
-  const auto engine = engine_of(build(import_bytes(model.bytes(), "").graph, {}));
-  ExecutionContext context(engine);
-  for (size_t i = 0; i < inputs.size(); ++i)
-    context.set_input(fmt::format("x{}", i), inputs[i].view());
-  context.run();
-  std::vector<Tensor> results;
-  for (const TensorInfo& port : engine->outputs()) {
-    const ConstTensorView view = context.output(port.name);
-    const auto bytes = static_cast<size_t>(count(view.dims)) * size_of(view.dtype);
-    results.push_back(Tensor::copy_of(view.dtype, view.dims, {view.data, bytes}));
-  }
-  return results;
-}
-
-// The outputs of one node. The number of rows of a single input is open.
-std::vector<Tensor> run_node(const char* op, const std::vector<Tensor>& inputs, const Fill& fill,
-                             int outputs = 1, int version = 3) {
-  ModelBuilder model = model_of(op, fill, version, static_cast<int>(inputs.size()), outputs);
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    std::vector<std::string> dims;
-    for (int axis = 0; axis < inputs[i].dims().rank(); ++axis)
-      dims.push_back(axis == 0 && inputs.size() == 1 ? "rows"
-                                                     : std::to_string(inputs[i].dims()[axis]));
-    model.input(fmt::format("x{}", i), dims, onnx_type(inputs[i].dtype()));
-  }
-  return run_model(model, inputs);
-}
-
-Tensor rows(const std::vector<std::vector<double>>& values, DataType dtype = DataType::kF32) {
-  std::vector<double> flat;
-  for (const auto& row : values) flat.insert(flat.end(), row.begin(), row.end());
-  return tensor_of(
-      dtype, {static_cast<int64_t>(values.size()), static_cast<int64_t>(values[0].size())}, flat);
-}
-Tensor integers(const std::vector<int64_t>& values) {
-  return Tensor::of<int64_t>(DataType::kI64, {static_cast<int64_t>(values.size()), 1}, values);
-}
-
-MATCHER_P(Near, tolerance, "") {
-  const double got = std::get<0>(arg), want = std::get<1>(arg);
-  return (std::isnan(got) && std::isnan(want)) ||
-         std::abs(got - want) <= tolerance * (1 + std::abs(want));
-}
-auto near_all(const std::vector<double>& want) { return Pointwise(Near(1e-6), want); }
 
 // Trees as a file has them, and what they give by walking down.
 struct Forest {
@@ -362,6 +249,34 @@ TEST(Trees, RefuseBrokenFiles) {
   EXPECT_THAT(with("nodes_featureids", {5, 0, 0}), HasSubstr("feature 5 of 2"));
   EXPECT_THAT(with("nodes_featureids", {0}), HasSubstr("\"nodes_featureids\" has 1 values for 3"));
   EXPECT_THAT(with("class_ids", {0, 2}), HasSubstr("target 2 of 2"));
+  EXPECT_THAT(with("class_ids", {5, 5}), HasSubstr("class 5 of 2"));
+  EXPECT_THAT(refusal("TreeEnsembleRegressor",
+                      [](NodeProto& node) {
+                        Forest forest;
+                        std::mt19937 random(3);
+                        forest.grow(random, kModes, 0), ++forest.trees;
+                        forest.write(node, "target");
+                        set(node, "n_targets", int64_t{1} << 62);
+                      }),
+              HasSubstr("4611686018427387904 targets"));
+}
+
+// The number of features, which the model has, is not declared.
+TEST(Trees, ReadWideRowsOfUndeclaredWidth) {
+  std::mt19937 random(5);
+  Forest forest;
+  forest.has_nan_flags = true;
+  for (int tree = 0; tree < 3; ++tree, ++forest.trees) forest.grow(random, kModes, 4);
+  ModelBuilder model = model_of(
+      "TreeEnsembleRegressor", [&](NodeProto& node) { forest.write(node, "target"); }, 3, 1, 1);
+  model.input("x0", {"rows", "features"});
+  auto x = feature_values(random);
+  std::vector<double> want;
+  for (auto& row : x) {
+    want.push_back(forest.scores(row, "SUM")[0]);
+    row.insert(row.end(), {7, 8});
+  }
+  EXPECT_THAT(numbers_of(run_model(model, {rows(x)})[0]), near_all(want));
 }
 
 TEST(Labels, ThatAreStringsAreRefusedWhereTheyAreUsed) {
@@ -422,6 +337,24 @@ TEST(SupportVectors, SumKernels) {
   EXPECT_THAT(svr("SIGMOID", false), near_all({2 * std::tanh(1.5) - std::tanh(2) + 0.25,
                                                2 * std::tanh(1) - std::tanh(0.5) + 0.25}));
   EXPECT_THAT(svr("RBF", true), ElementsAre(1, 1));
+}
+
+TEST(SupportVectors, RefuseBrokenFiles) {
+  const auto with = [](const std::vector<int64_t>& sizes) {
+    return refusal(
+        "SVMClassifier",
+        [&](NodeProto& node) {
+          set(node, "kernel_type", "RBF"), set_floats(node, "kernel_params", {1, 0, 0});
+          set_floats(node, "support_vectors", {1, 0, 0, 1}), set_floats(node, "rho", {0.5f});
+          set_floats(node, "coefficients", {1, -1});
+          set(node, "vectors_per_class", sizes), set(node, "classlabels_ints", {{0, 1}});
+        },
+        2);
+  };
+  EXPECT_EQ(with({1, 1}), "");
+  EXPECT_THAT(with({-1000000000, 1000000002}), HasSubstr("-1000000000 vectors of a class"));
+  EXPECT_THAT(with({-1, 3}), HasSubstr("-1 vectors of a class"));
+  EXPECT_THAT(with({2, 2}), HasSubstr("2 vectors of a class"));
 }
 
 // The iteration of libsvm for one row, element by element.
@@ -501,80 +434,6 @@ TEST(SupportVectors, PairsOfClassesVoteAndGiveProbabilities) {
   EXPECT_THAT(numbers_of(plain[1]), near_all(scores));
   EXPECT_EQ(integers_of(with_probabilities[0]), labels);
   EXPECT_THAT(numbers_of(with_probabilities[1]), near_all(probabilities));
-}
-
-TEST(Features, AreScaledNormalizedAndImputed) {
-  const Tensor x = rows({{1, -2}, {0, 0}});
-  EXPECT_THAT(numbers_of(run_node(
-                  "Scaler", {x},
-                  [](NodeProto& node) {
-                    set_floats(node, "offset", {0.5f, 1}), set_floats(node, "scale", {2, -1});
-                  })[0]),
-              ElementsAre(1, 3, -1, 1));
-  const auto norm = [&](const char* kind) {
-    return numbers_of(
-        run_node("Normalizer", {x}, [&](NodeProto& node) { set(node, "norm", kind); })[0]);
-  };
-  EXPECT_THAT(norm("MAX"), ElementsAre(1, -2, 0, 0));
-  EXPECT_THAT(norm("L1"), near_all({1 / 3.0, -2 / 3.0, 0, 0}));
-  EXPECT_THAT(norm("L2"), near_all({1 / std::sqrt(5), -2 / std::sqrt(5), 0, 0}));
-  EXPECT_THAT(numbers_of(run_node("Imputer", {rows({{kNan, 1}, {2, kNan}})},
-                                  [](NodeProto& node) {
-                                    set(node, "replaced_value_float", kNan);
-                                    set_floats(node, "imputed_value_floats", {7, 8});
-                                  })[0]),
-              ElementsAre(7, 1, 2, 8));
-  EXPECT_THAT(integers_of(run_node("Imputer", {integers({1, 2, 1})},
-                                   [](NodeProto& node) {
-                                     set(node, "replaced_value_int64", int64_t{1});
-                                     set(node, "imputed_value_int64s", std::vector<int64_t>{9});
-                                   })[0]),
-              ElementsAre(9, 2, 9));
-  EXPECT_THAT(numbers_of(run_node("Binarizer", {x},
-                                  [](NodeProto& node) { set(node, "threshold", 0.5f); })[0]),
-              ElementsAre(1, 0, 0, 0));
-  const auto taken =
-      run_node("ArrayFeatureExtractor",
-               {x, Tensor::of<int64_t>(DataType::kI64, {1, 3}, {{1, 0, 1}})}, [](NodeProto&) {});
-  EXPECT_THAT(numbers_of(taken[0]), ElementsAre(-2, 1, -2, 0, 0, 0));
-  const auto joined = run_node("FeatureVectorizer", {x, integers({5, 6})}, [](NodeProto& node) {
-    set(node, "inputdimensions", {{2, 1}});
-  });
-  EXPECT_THAT(numbers_of(joined[0]), ElementsAre(1, -2, 5, 0, 0, 6));
-}
-
-TEST(Features, AreEncoded) {
-  const auto encode = [](const Tensor& x, bool zeros) {
-    return run_node("OneHotEncoder", {x}, [&](NodeProto& node) {
-      set(node, "cats_int64s", {{3, 5}}), set(node, "zeros", int64_t{zeros});
-    });
-  };
-  const auto hot = encode(integers({5, 4, 3}), true);
-  EXPECT_EQ(hot[0].dims(), (Dims{3, 1, 2}));
-  EXPECT_THAT(numbers_of(hot[0]), ElementsAre(0, 1, 0, 0, 1, 0));
-  EXPECT_THAT(numbers_of(encode(integers({5, 3}), false)[0]), ElementsAre(0, 1, 1, 0));
-  EXPECT_THAT(error_of([&] { encode(integers({5, 4}), false); }), HasSubstr("condition"));
-  const auto label = [](int version) {
-    return numbers_of(run_node(
-        "LabelEncoder", {rows({{2}, {kNan}, {7}, {2.5}})},
-        [](NodeProto& node) {
-          set_floats(node, "keys_floats", {7, kNan, 2}),
-              set_floats(node, "values_floats", {1, 2, 3});
-          set(node, "default_float", -1.0f);
-        },
-        1, version)[0]);
-  };
-  EXPECT_THAT(label(2), ElementsAre(3, -1, 1, -1));
-  EXPECT_THAT(label(4), ElementsAre(3, 2, 1, -1));
-}
-
-// The map of each row is given as the scores themselves.
-TEST(Features, ZipMapGivesItsInput) {
-  const Tensor x = rows({{0.25, 0.75}});
-  const auto y = run_node("ZipMap", {x}, [](NodeProto& node) {
-    set_texts(node, "classlabels_strings", {"a", "b"});
-  });
-  EXPECT_THAT(numbers_of(y[0]), ElementsAre(0.25, 0.75));
 }
 
 }  // namespace
