@@ -15,8 +15,8 @@ namespace anneal {
 ValueId feature_rows(Node& node);
 // The number of features; nullopt if only a run knows it.
 std::optional<int64_t> feature_count(const Node& node, ValueId rows);
-// The rows of a model that has so many features. A run with others fails where only a run knows
-// their number.
+// The rows for a model with `count` features. A run with another number of features fails where
+// only a run knows it.
 ValueId with_features(Node& node, ValueId rows, int64_t count);
 
 enum class PostTransform : uint8_t { kNone, kSoftmax, kLogistic, kSoftmaxZero, kProbit };
