@@ -10,8 +10,8 @@
 namespace anneal {
 namespace {
 
-bool names(const std::vector<std::string>& list, const Pass& pass) {
-  return std::find(list.begin(), list.end(), pass.name) != list.end();
+bool names(const std::vector<std::string>& list, std::string_view pass) {
+  return std::find(list.begin(), list.end(), pass) != list.end();
 }
 
 void check_names(std::span<const Pass> passes, const PassOptions& options,
@@ -39,12 +39,14 @@ bool run(const Pass& pass, Graph& graph, PassRun& run_of) {
 
 }  // namespace
 
+bool is_skipped(std::string_view pass, const PassOptions& options) {
+  return names(options.skip, kAllPasses) || names(options.skip, pass) ||
+         (!options.only.empty() && !names(options.only, pass));
+}
+
 std::string_view why_left_out(const Pass& pass, const PassOptions& options) {
-  const bool all =
-      std::find(options.skip.begin(), options.skip.end(), kAllPasses) != options.skip.end();
-  if (all || names(options.skip, pass)) return "skipped";
-  if (!options.only.empty() && !names(options.only, pass))
-    return "skipped: not among the requested passes";
+  if (names(options.skip, kAllPasses) || names(options.skip, pass.name)) return "skipped";
+  if (is_skipped(pass.name, options)) return "skipped: not among the requested passes";
   if (options.exact && !pass.exact) return "skipped: it may change numerics";
   return {};
 }

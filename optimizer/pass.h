@@ -116,6 +116,8 @@ struct Pass {
 // one rewrite, and told so.
 bool sweep(Graph& graph, PassRun& run, bool (*rule)(Graph&, LayerId, PassRun&));
 
+// Whether `skip` or `only` leave out the pass of that name.
+bool is_skipped(std::string_view pass, const PassOptions& options);
 // Why the options leave the pass out: "skipped"; empty if they do not.
 std::string_view why_left_out(const Pass& pass, const PassOptions& options);
 

@@ -44,7 +44,7 @@ constexpr const char* kRetuneFooter = R"(Examples:
 
 The engine keeps its precisions, passes, layouts and weights. Plans for other devices are
 not changed. anneal inspect shows times and runners-up. Weights in a file of their own belong to
-one engine: --weights names them, and both files are replaced.
+one engine: --weights names them, and both files are replaced, the weights first.
 Exit status: 0 written; 2 wrong arguments, or a damaged file; 4 no plan is for a device of this
 machine. On failure the engine is not changed; times that were measured stay in the cache.)";
 

@@ -273,7 +273,7 @@ BuildReport refit_engine(const std::string& engine_path, const OnnxModel& model,
     const BuildOptions logged = with_log(options);
     BuildProgress progress(logged.progress);
     Refitted made = refit(std::move(engine), model, logged, keep, progress);
-    const WriteProgress writing = progress.writing("writing");
+    const WriteProgress writing = progress.writing("writing the weights");
     if (output.empty()) {
       write_weights_file(weights, made.file, writing);
       made.report.engine_bytes = bytes.bytes.size();

@@ -48,7 +48,7 @@ Outputs import_scaler(Node& node) {
   const DataType wide = dtype == DataType::kF64 ? DataType::kF64 : DataType::kF32;
   const auto offset = node.find_numbers("offset"), scale = node.find_numbers("scale");
   if (!offset || !scale || offset->empty() || offset->size() != scale->size())
-    node.invalid("attributes \"offset\" and \"scale\" have not as many numbers as each other");
+    node.invalid("attributes \"offset\" and \"scale\" must have the same number of values");
   const std::vector<ValueId> inputs = {
       with_count(node, offset->size()),
       per_feature(node, {offset->begin(), offset->end()}, wide, "offset"),
@@ -91,7 +91,7 @@ Outputs import_imputer(Node& node) {
   const auto reals = node.find_numbers("imputed_value_floats").value_or(std::vector<float>());
   const auto integers = node.find_integers("imputed_value_int64s").value_or(std::vector<int64_t>());
   if ((is_real ? reals.empty() : integers.empty()) || (!reals.empty() && !integers.empty()))
-    node.invalid("imputed values are needed of the input's type alone");
+    node.invalid("imputed values must be given, and have the input's type");
   if (is_real) {
     const std::vector<double> values(reals.begin(), reals.end());
     const ValueId x = with_count(node, reals.size());
@@ -240,17 +240,17 @@ std::optional<Outputs> dense_table(Node& node, const Tensor& keys, const Tensor&
       {node.constant_value(values, "values"),
        node.constant_value(reshaped(read_default(node, values.dtype()), {1}), "default")},
       "values_and_default");
-  const ValueId limits_least = node.integers_value({least}, "least");
-  const ValueId limits_greatest = node.integers_value({greatest}, "greatest");
+  const ValueId first_key = node.integers_value({least}, "least");
+  const ValueId last_key = node.integers_value({greatest}, "greatest");
   const ValueId outside = node.integers_value({static_cast<int64_t>(range) + 1}, "outside");
   const ValueId place =
-      pointwise(node, "key", {node.input(0), limits_least, limits_greatest, outside},
-                DataType::kI64, [](Expressions in) {
+      pointwise(node, "key", {node.input(0), first_key, last_key, outside}, DataType::kI64,
+                [](Expressions in) {
                   return select(in[1] <= in[0] && in[0] <= in[2], in[0] - in[1], in[3]);
                 });
-  const ValueId shape_of_x = node.rank(0) == 0 ? reshape(node, place, {}, "key_scalar") : place;
+  const ValueId in_table = node.rank(0) == 0 ? reshape(node, place, {}, "place_scalar") : place;
   const ValueId of_value =
-      node.layer(Gather{}, {node.integers_value(places, "places"), shape_of_x}, "place");
+      node.layer(Gather{}, {node.integers_value(places, "places"), in_table}, "place");
   return node.result(Gather{}, {all, of_value});
 }
 

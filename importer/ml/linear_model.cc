@@ -53,9 +53,7 @@ Outputs import_linear_regressor(Node& node) {
   node.expect_inputs(1, 1);
   const PostTransform transform = read_post_transform(node);
   const LinearScores linear = linear_scores(node, node.integer("targets", 1));
-  // ONNX Runtime, by whose results converters are tested, transforms one target by PROBIT alone.
-  const bool is_kept = linear.count == 1 && transform != PostTransform::kProbit;
-  const ValueId scores = is_kept ? linear.scores : transformed(node, linear.scores, transform);
+  const ValueId scores = transformed_targets(node, linear.scores, linear.count, transform);
   return pointwise_result(node, {scores}, DataType::kF32, [](Expressions in) { return in[0]; });
 }
 

@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "anneal/importer/ops/expression.h"
-
 namespace anneal {
 namespace {
 

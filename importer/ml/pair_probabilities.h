@@ -15,9 +15,9 @@ ValueId pair_matrix(Node& node, ValueId pairs, int64_t classes, std::string_view
                     FunctionRef<Expression(Expression)> of);
 
 // pairs: f32[rows, pairs] as above, the probability of the first class. The result is f32[rows,
-// classes]. It has the numbers of
-// libsvm's iteration, which ends early, and not those of its limit: T.-F. Wu, C.-J. Lin, R. C.
-// Weng, "Probability estimates for multi-class classification by pairwise coupling", algorithm 2.
+// classes]. It has the numbers of libsvm's iteration, which ends early, and not those of its limit:
+// T.-F. Wu, C.-J. Lin, R. C. Weng, "Probability estimates for multi-class classification by
+// pairwise coupling", algorithm 2.
 ValueId coupled_probabilities(Node& node, ValueId pairs, int64_t classes);
 
 }  // namespace anneal

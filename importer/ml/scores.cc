@@ -91,6 +91,11 @@ ValueId transformed(Node& node, ValueId scores, PostTransform transform) {
   return scores;
 }
 
+ValueId transformed_targets(Node& node, ValueId scores, int64_t targets, PostTransform transform) {
+  if (targets == 1 && transform != PostTransform::kProbit) return scores;
+  return transformed(node, scores, transform);
+}
+
 ClassifierOutputs::ClassifierOutputs(Node& node, std::string_view ints) : node_(node) {
   if (const auto labels = node.find_integers(ints)) labels_ = *labels;
   const auto texts = node.find_texts("classlabels_strings");

@@ -24,7 +24,11 @@ PostTransform read_post_transform(Node& node);
 // f(scores[rows, classes]), of the type of scores.
 ValueId transformed(Node& node, ValueId scores, PostTransform transform);
 
-// What label a classifier of two classes with one score gives.
+// Of a regressor. ONNX Runtime, by whose results converters are tested, transforms a single target
+// by PROBIT alone.
+ValueId transformed_targets(Node& node, ValueId scores, int64_t targets, PostTransform transform);
+
+// The score of a classifier that has one score for two classes, and its rule for the label.
 struct TwoClasses {
   ValueId score = ValueId::kNone;  // [rows, 1], of the second class
   double threshold = 0;            // the label is that of the second class above it
@@ -39,9 +43,9 @@ class ClassifierOutputs {
   int64_t count() const { return count_; }
   // scores: [rows, count()]. The label is that of the largest score.
   Outputs of_scores(ValueId scores, PostTransform transform);
-  // The same scores with labels[rows] of their own: indices (i64) of classes.
+  // indices: i64[rows], the class of each row, whatever its scores are.
   Outputs of_scores(ValueId scores, ValueId indices, PostTransform transform);
-  // indices: labels of their own; kNone: by the threshold.
+  // indices: as above; kNone: the threshold decides the class.
   Outputs of_two(const TwoClasses& classes, PostTransform transform,
                  ValueId indices = ValueId::kNone);
   // [rows]: 1 where the score is above the threshold, else 0.

@@ -179,6 +179,9 @@ class PairClassifier {
 
   // [rows, pairs]: above 0 for the first class of the pair.
   ValueId scores() {
+    constexpr int64_t kMostFactors = int64_t{1} << 26;
+    if (total_ > 0 && pairs_ > kMostFactors / total_)
+      node_.unsupported(fmt::format("{} support vectors of {} pairs of classes", total_, pairs_));
     std::vector<float> factors(static_cast<size_t>(total_ * pairs_));
     const auto put = [&](size_t of, size_t row, int64_t pair) {
       for (int64_t i = starts_[of]; i < starts_[of] + sizes_[of]; ++i)
@@ -240,7 +243,8 @@ Outputs import_svm_classifier(Node& node) {
   const auto prob_b = node.find_numbers("prob_b").value_or(std::vector<float>());
   if (sizes.empty()) {
     const int64_t count = outputs.count();
-    if (static_cast<int64_t>(svm.coefficients().size()) != count * svm.features() ||
+    if (count < 1 || svm.coefficients().size() % static_cast<size_t>(count) != 0 ||
+        static_cast<int64_t>(svm.coefficients().size()) / count != svm.features() ||
         (svm.rho().size() != 1 && static_cast<int64_t>(svm.rho().size()) != count))
       node.invalid(fmt::format("{} coefficients and {} values of rho for {} classes",
                                svm.coefficients().size(), svm.rho().size(), count));

@@ -46,9 +46,12 @@ class Trees {
   // The combined weights of all trees, [rows, targets], and base values: none, or one for each
   // target.
   ValueId scores(int64_t targets, Aggregate aggregate, const std::vector<double>& base) {
-    constexpr int64_t kMostElements = int64_t{1} << 28;
-    const int64_t largest = std::max(tree_count(), tables_.leaves);
-    if (targets > kMostElements / largest)
+    // A few numbers of a file must not stand for tables of any size.
+    constexpr int64_t kAnyElements = 1 << 22, kMostElements = 1 << 28, kElementsOfWeight = 1 << 10;
+    int64_t given = 0;
+    for (const auto& weights : tables_.weights) given += static_cast<int64_t>(weights.size());
+    const int64_t most = std::clamp(given * kElementsOfWeight, kAnyElements, kMostElements);
+    if (targets > most / std::max(tree_count(), tables_.leaves))
       node_.unsupported(fmt::format("{} targets of {} trees and {} leaves", targets, tree_count(),
                                     tables_.leaves));
     for (const auto& weights : tables_.weights)
@@ -210,9 +213,7 @@ ValueId regressed(Node& node, Trees& trees, int64_t targets, Aggregate aggregate
                   PostTransform transform, const std::vector<double>& base) {
   if (targets < 1) node.invalid(fmt::format("{} targets", targets));
   const ValueId scores = trees.scores(targets, aggregate, base);
-  // ONNX Runtime, by whose results converters are tested, transforms one target by PROBIT alone.
-  const bool is_kept = targets == 1 && transform != PostTransform::kProbit;
-  return is_kept ? scores : transformed(node, scores, transform);
+  return transformed_targets(node, scores, targets, transform);
 }
 
 Outputs import_tree_regressor(Node& node) {

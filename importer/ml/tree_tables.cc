@@ -112,6 +112,18 @@ std::vector<int64_t> flags(Node& node, const std::string& name, size_t count) {
   return integers(node, name, count);
 }
 
+// What both kinds of files list for each node.
+struct NodeLists {
+  NodeLists(Node& node, size_t count)
+      : features(integers(node, "nodes_featureids", count)),
+        if_true(integers(node, "nodes_truenodeids", count)),
+        if_false(integers(node, "nodes_falsenodeids", count)),
+        nan_is_true(flags(node, "nodes_missing_value_tracks_true", count)) {}
+  bool is_nan_true(size_t i) const { return !nan_is_true.empty() && nan_is_true[i] != 0; }
+
+  std::vector<int64_t> features, if_true, if_false, nan_is_true;
+};
+
 TreeMode mode_of(const Node& node, const std::string& text) {
   constexpr std::string_view kModes[] = {"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE",
                                          "BRANCH_GT",  "BRANCH_EQ", "BRANCH_NEQ"};
@@ -222,6 +234,7 @@ TreeTables tree_tables(const Node& node, const TreeList& trees,
   if (!given_features)
     for (const TreeNode& one : trees.nodes)
       if (!one.is_leaf) features = std::clamp(one.feature + 1, features, kMostFeatures);
+  if (features > kMostFeatures) node.unsupported(fmt::format("{} features of trees", features));
   tables.feature_count = features;
   std::vector<int64_t> places(trees.nodes.size());
   std::vector<const TreeNode*> order;
@@ -263,10 +276,7 @@ TreeList read_trees(Node& node, DataType dtype, const std::string& prefix) {
   const size_t count = modes.size();
   const auto tree_ids = integers(node, "nodes_treeids", count);
   const auto node_ids = integers(node, "nodes_nodeids", count);
-  const auto features = integers(node, "nodes_featureids", count);
-  const auto if_true = integers(node, "nodes_truenodeids", count);
-  const auto if_false = integers(node, "nodes_falsenodeids", count);
-  const auto nan_is_true = flags(node, "nodes_missing_value_tracks_true", count);
+  const NodeLists lists(node, count);
   const auto values = read_numbers(node, "nodes_values");
   if (values.size() != count)
     node.invalid(fmt::format("{} nodes of trees and {} values", count, values.size()));
@@ -278,12 +288,12 @@ TreeList read_trees(Node& node, DataType dtype, const std::string& prefix) {
     trees.nodes[i].is_leaf = modes[i] == "LEAF";
     if (modes[i] == "LEAF") continue;
     trees.set_test(node, static_cast<int64_t>(i),
-                   {.feature = features[i],
+                   {.feature = lists.features[i],
                     .mode = mode_of(node, modes[i]),
                     .threshold = values[i],
-                    .nan_is_true = !nan_is_true.empty() && nan_is_true[i] != 0,
-                    .if_true = numbers.of(tree_ids[i], if_true[i]),
-                    .if_false = numbers.of(tree_ids[i], if_false[i])});
+                    .nan_is_true = lists.is_nan_true(i),
+                    .if_true = numbers.of(tree_ids[i], lists.if_true[i]),
+                    .if_false = numbers.of(tree_ids[i], lists.if_false[i])});
   }
   trees.roots = find_roots(node, trees.nodes, tree_ids);
 
@@ -304,12 +314,9 @@ TreeList read_tree_ensemble(Node& node, DataType dtype) {
   if (!mode_codes) node.invalid("attribute \"nodes_modes\" is missing");
   const std::vector<int64_t> modes = integers_of(*mode_codes);
   const size_t count = modes.size();
-  const auto features = integers(node, "nodes_featureids", count);
-  const auto if_true = integers(node, "nodes_truenodeids", count);
-  const auto if_false = integers(node, "nodes_falsenodeids", count);
+  const NodeLists lists(node, count);
   const auto true_is_leaf = integers(node, "nodes_trueleafs", count);
   const auto false_is_leaf = integers(node, "nodes_falseleafs", count);
-  const auto nan_is_true = flags(node, "nodes_missing_value_tracks_true", count);
   const auto splits = node.find_tensor("nodes_splits"), weights = node.find_tensor("leaf_weights");
   if (!splits || !weights) node.invalid("nodes_splits or leaf_weights is missing");
   const std::vector<double> thresholds = numbers_of(*splits), leaf_weights = numbers_of(*weights);
@@ -335,14 +342,14 @@ TreeList read_tree_ensemble(Node& node, DataType dtype) {
   }
   auto member = members.begin();
   for (size_t i = 0; i < count; ++i) {
-    const int64_t yes = child(if_true[i], true_is_leaf[i]);
-    const int64_t no = child(if_false[i], false_is_leaf[i]);
+    const int64_t yes = child(lists.if_true[i], true_is_leaf[i]);
+    const int64_t no = child(lists.if_false[i], false_is_leaf[i]);
     const auto set = [&](size_t at, TreeMode mode, double threshold, int64_t otherwise) {
       trees.set_test(node, static_cast<int64_t>(at),
-                     {.feature = features[i],
+                     {.feature = lists.features[i],
                       .mode = mode,
                       .threshold = threshold,
-                      .nan_is_true = !nan_is_true.empty() && nan_is_true[i] != 0,
+                      .nan_is_true = lists.is_nan_true(i),
                       .if_true = yes,
                       .if_false = otherwise});
     };

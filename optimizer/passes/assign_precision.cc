@@ -181,7 +181,7 @@ class Assigner {
       return is_settled && rounded == floats ? id : graph_.add_constant(name, rounded);
     if (is_settled && are_numbers_of(floats, rounded, threads)) return id;
     const std::vector<LayerId> readers = users_of(graph_, id);
-    if (!keeps_f32_weights(run_.options) && are_all_finite(rounded, threads) &&
+    if (!is_skipped("keep_half_weights", run_.options) && are_all_finite(rounded, threads) &&
         std::ranges::any_of(readers,
                             [&](LayerId one) { return multiplies_by_floats(graph_, one); }) &&
         why_stays_f32(graph_, id, bytes_, run_).empty()) {

@@ -38,8 +38,12 @@ bool are_all(size_t count, int threads, Is&& is) {
   std::atomic<bool> are_all = true;
   ThreadTeam(threads > 0 ? threads : hardware_threads())
       .for_ranges(static_cast<int64_t>(count), kAtOnce, [&](int64_t begin, int64_t end) {
-        for (auto i = static_cast<size_t>(begin); are_all && i < static_cast<size_t>(end); ++i)
-          if (!is(i)) are_all = false;
+        if (!are_all) return;
+        for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+          if (!is(i)) {
+            are_all = false;
+            return;
+          }
       });
   return are_all;
 }

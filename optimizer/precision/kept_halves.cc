@@ -1,7 +1,6 @@
 #include "anneal/optimizer/precision/kept_halves.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/precision/integer_weights.h"
@@ -16,15 +15,6 @@ bool multiplies_by(const Graph& graph, LayerId id, ValueId matrix) {
 }
 
 }  // namespace
-
-bool keeps_f32_weights(const PassOptions& options) {
-  constexpr std::string_view kPass = "keep_half_weights";
-  const auto names = [&](const std::vector<std::string>& passes) {
-    return std::ranges::find(passes, kPass) != passes.end();
-  };
-  return names(options.skip) || std::ranges::find(options.skip, kAllPasses) != options.skip.end() ||
-         (!options.only.empty() && !names(options.only));
-}
 
 bool multiplies_by_floats(const Graph& graph, LayerId id) {
   if (!op_as<MatMul>(graph, id) || graph.layer(id).op_input_count != 2) return false;

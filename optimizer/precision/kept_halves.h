@@ -11,9 +11,6 @@ namespace anneal {
 // Whether the layer is a product of f32 by a constant matrix that 16 bits may replace.
 bool multiplies_by_floats(const Graph& graph, LayerId id);
 
-// Whether the options leave out keep_half_weights, the pass that stores such weights in 16 bits.
-bool keeps_f32_weights(const PassOptions& options);
-
 // Why the constant stays f32 though its elements are numbers of 16 bits; empty if its readers shall
 // read 16 bits. bytes: weight_bytes_as_floats(). REQUIRES: a reader multiplies by it so.
 std::string why_stays_f32(const Graph& graph, ValueId matrix, double bytes, const PassRun& run);

@@ -48,7 +48,7 @@ TEST(Features, AreScaledNormalizedAndImputed) {
                   set_floats(node, "offset", {0, 1}), set_floats(node, "scale", {2});
                 });
               }),
-              HasSubstr("have not as many numbers"));
+              HasSubstr("the same number of values"));
   EXPECT_THAT(numbers_of(run_node("Binarizer", {x},
                                   [](NodeProto& node) { set(node, "threshold", 0.5f); })[0]),
               ElementsAre(1, 0, 0, 0));
