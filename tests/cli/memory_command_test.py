@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import unittest
-from pathlib import Path
 
 from command_case import ANNEAL, Command, F32, I64, field, graph, model, node, npy, tensor, value_info
 
@@ -319,15 +318,13 @@ class MemoryOfABuild(Command):
                                   cwd=self.at).stdout)
 
     def test_has_the_weights_once(self):
-        if b"__asan_init" in Path(ANNEAL).read_bytes():
-            self.skipTest("the address sanitizer keeps memory that was freed")
+        self.skip_if_freed_memory_is_kept()
         content, weights = large_products(6, 2048)
         # Beside the model's weights there are those of one kernel, packed, and what the parser holds: half of the weights here.
         self.assertLess(self.peak("large.onnx", content) - self.peak("small.onnx", FIXED), 1.75 * weights)
 
     def test_has_weights_of_4_bits_once(self):
-        if b"__asan_init" in Path(ANNEAL).read_bytes():
-            self.skipTest("the address sanitizer keeps memory that was freed")
+        self.skip_if_freed_memory_is_kept()
         content, weights = large_four_bit_products(12, 4096)
         # In 8 bits alone they would be twice as many.
         self.assertLess(self.peak("large.onnx", content) - self.peak("small.onnx", FIXED), 1.75 * weights)
