@@ -11,6 +11,7 @@
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
 #include "anneal/core/file.h"
+#include "anneal/core/files/json_keys.h"
 #include "anneal/core/refuse.h"
 
 namespace anneal {
@@ -194,7 +195,7 @@ constexpr DataKey kKeys[] = {
     {"offset", "NUMBERS", "Then add this", [](Format& f, Text t) { f.offset = numbers(t); }},
 };
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 std::string text_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -224,6 +225,7 @@ void set_data_key(DataFormat& format, std::string_view key, const std::string& t
 
 DataFormat parse_data_format(std::string_view text) {
   return at_entry([&]() -> DataFormat {
+    require_few_keys(text);
     Json json;
     try {
       json = Json::parse(text);

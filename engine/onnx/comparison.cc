@@ -91,7 +91,7 @@ std::string compare_engines(const std::shared_ptr<const Engine>& a,
       fail(ErrorCode::kInvalidArgument,
            "the engines have no tensor of the same name: are they of one model?");
     return comparison_json(comparison, *a)
-        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+        .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   });
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/files/json_keys.h"
 #include "anneal/engine/onnx/import_model.h"
 #include "anneal/graph/graph.h"
 #include "anneal/optimizer/precision/fingerprint.h"
@@ -18,7 +19,7 @@
 namespace anneal {
 namespace {
 
-using RecipeJson = nlohmann::json;  // sorted by key
+using RecipeJson = nlohmann::ordered_json;
 
 constexpr int kRecipeVersion = 1;
 
@@ -135,7 +136,7 @@ Profile whole(const Profile& profile, const ImportResult& imported) {
 Recipe recipe_for(const BuildOptions& options, const ImportResult& imported) {
   Recipe recipe{.options = options,
                 .weights_apart = !options.weights_path.empty(),
-                .fingerprint = fingerprint(imported.graph)};
+                .fingerprint = fingerprint(imported.graph, options.threads)};
   for (Profile& profile : recipe.options.profiles) profile = whole(profile, imported);
   if (recipe.options.profiles.size() == 1 && recipe.options.profiles[0].min.empty())
     recipe.options.profiles.clear();
@@ -177,6 +178,7 @@ Recipe parse_recipe(std::string_view text) {
          "the engine file has no recipe, so it cannot be refitted: build it anew");
   std::string why;
   try {
+    require_few_keys(text);
     return recipe_of(RecipeJson::parse(text));
   } catch (const RecipeJson::exception& error) {
     why = error.what();

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "anneal/core/files/json_keys.h"
 #include "anneal/engine/data/csv.h"
 #include "anneal/engine/data/inflate.h"
 #include "anneal/engine/data/npz.h"
@@ -142,6 +143,20 @@ TEST(Gunzip, GivesAllMembersAndRefusesDamage) {
                 HasSubstr("compressed data"));
   EXPECT_THAT(error_of([&] { inflate_raw(bytes_of(one), size_t{1} << 40); }),
               HasSubstr("more than it can"));
+}
+
+// Objects are searched key by key: a file of some megabytes would take minutes.
+TEST(DataFormat, ManyKeysAreRefusedBeforeTheyAreRead) {
+  std::string many = "{";
+  for (int i = 0; i < 10'001; ++i) many += "\"k\\\"{" + std::to_string(i) + "\": 1,";
+  many += "\"end\": 1}";
+  EXPECT_THAT(error_of([&] { parse_data_format(many); }),
+              HasSubstr("an object of the JSON has more than 10000 keys"));
+  EXPECT_NO_THROW(
+      require_few_keys("{\"a\": [" + std::string(20'000, ' ') + "{\"b\": \":::\"}]}}}"));
+  std::string small_objects = "[";
+  for (int i = 0; i < 20'000; ++i) small_objects += "{\"a\": 1},";
+  EXPECT_NO_THROW(require_few_keys(small_objects));
 }
 
 }  // namespace

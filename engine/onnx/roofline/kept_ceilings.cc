@@ -95,7 +95,7 @@ std::optional<RooflineCeilings> kept_ceilings(const std::string& isa, int thread
                       kept.threads == threads && are_usable(kept);
     return fits ? std::optional(std::move(kept)) : std::nullopt;
   } catch (const Error&) {
-  } catch (const nlohmann::json::exception&) {
+  } catch (const nlohmann::ordered_json::exception&) {
   }
   return std::nullopt;
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "anneal/core/fail.h"
+#include "anneal/core/files/json_keys.h"
 #include "anneal/engine/tune/frontier/frontier_forms.h"
 
 namespace anneal {
@@ -236,6 +237,7 @@ std::string frontier_json(const Frontier& frontier) {
 
 Frontier parse_frontier(std::string_view text) {
   return at_entry([&] {
+    require_few_keys(text);
     Json json;
     try {
       json = Json::parse(text);

@@ -120,16 +120,17 @@ class Runner {
 double Judgement::output_error() const { return mean_value(damages); }
 
 std::string to_string(const Judgement& judgement) {
-  return nlohmann::json{{"scores", judgement.scores}, {"damages", judgement.damages}}.dump();
+  return nlohmann::ordered_json{{"scores", judgement.scores}, {"damages", judgement.damages}}
+      .dump();
 }
 
 std::optional<Judgement> parse_judgement(const std::string& text, size_t samples) {
   Judgement judgement;
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = nlohmann::ordered_json::parse(text);
     json.at("scores").get_to(judgement.scores);
     json.at("damages").get_to(judgement.damages);
-  } catch (const nlohmann::json::exception&) {
+  } catch (const nlohmann::ordered_json::exception&) {
     return std::nullopt;
   }
   if (judgement.scores.size() != samples || judgement.damages.size() != samples ||

@@ -14,7 +14,7 @@
 namespace anneal {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 using Table = std::optional<std::shared_ptr<const CalibrationTable>>;
 
 constexpr int64_t kFewestUnsure = 16, kMostUnsure = 64;

@@ -81,7 +81,7 @@ void time_mixes(TuneState& state) {
   std::string key = "timed";
   for (const Precisions& each : state.tried) key += " " + key_of(each);
   const std::vector<double> numbers = find_once(
-      state.journal, key, [&] { return nlohmann::json(measure_mixes(state)).dump(); },
+      state.journal, key, [&] { return nlohmann::ordered_json(measure_mixes(state)).dump(); },
       [&](const std::string& text) { return parse_numbers(text, kNumbers * state.tried.size()); });
   std::vector<FrontierPoint>& points = state.frontier.points;
   for (size_t i = 0; i < state.tried.size(); ++i) {

@@ -18,7 +18,7 @@
 namespace anneal {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kForm = "anneal tuning 1";
 

@@ -18,7 +18,7 @@
 namespace anneal {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 constexpr size_t kKeptBytes = size_t{512} << 20;  // of samples, each of two sets
 constexpr double kMostNumber = 1e18;  // of milliseconds and bytes that were written down

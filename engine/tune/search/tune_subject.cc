@@ -13,7 +13,7 @@
 
 namespace anneal {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 std::string key_of(std::span<const Precision> precisions) {
   std::string key;
@@ -25,7 +25,7 @@ std::string tuning_subject(const Graph& model, const TuneSamples& samples, const
                            const BuildOptions& options, std::span<const Precision> precisions,
                            bool is_timed) {
   Json subject = {{"anneal", version()},
-                  {"model", fmt::format("{:016x}", fingerprint(model))},
+                  {"model", fmt::format("{:016x}", fingerprint(model, options.threads))},
                   {"metric", metric.name()},
                   {"also", options.tuning.journal_key},
                   {"target", options.targets[0]},
