@@ -324,6 +324,7 @@ std::vector<OpCase> resize_cases() {
       {"resize_linear_down_by_planes",
        resize(kLinear, kHalfPixel, {0.4f, 0.3f}),
        {"f32[2,3,40,61]"}},
+      {"resize_linear_far_down", resize(kLinear, kHalfPixel, {0.3f, 0.13f}), {"f32[2,3,41,67]"}},
       {"resize_nearest_down_by_planes",
        resize(kNearest, kHalfPixel, {0.4f, 0.3f}),
        {"u8[1,3,40,61]=0..255"}},

@@ -246,5 +246,38 @@ TEST(VectorProgram, TurnedBlocks) {
   }
 }
 
+// Sums of pixels, a row for each, beside an input of the same layout; results lie in planes. One
+// more input than those that are copied.
+TEST(VectorProgram, PlanesFromPixels) {
+  std::mt19937 random(9);
+  const Program program =
+      parse_program("(f32,f32,i32,f32,f32)->(f32) add(add(mul($0,$1),f32($2)),mul($3,$4))");
+  const Tape tape = compiled(program);
+  alignas(64) static std::byte scratch[64 * kTileLanes * 8];
+  for (const int64_t pixels : {16, 63, 64, 65, 79, 80, 130})
+    for (const int64_t channels : {1, 3, 16, 21}) {
+      const Dims dims = {pixels, channels};
+      const Array sums = random_array(DataType::kF32, dims, random);
+      const Array scales = random_array(DataType::kF32, {1, channels}, random);
+      const Array integers = random_array(DataType::kI32, dims, random);
+      const Array more = random_array(DataType::kF32, dims, random);
+      const Array factors = random_array(DataType::kF32, {pixels, 1}, random);
+      Array planes(DataType::kF32, {channels, pixels});
+      TensorView out = planes.view;
+      out.dims = dims;
+      out.strides = {1, pixels};
+      const TensorView all[] = {sums.view, scales.view, integers.view, more.view, factors.view};
+      const std::span<const TensorView> further = std::span(all).subspan(1);
+      const auto want = expected(program, all, {&out, 1});
+      const TapeSpace space = TapeSpace::of_accumulators(tape, further, {&out, 1}, {Dims{0}, 1});
+      for (const Isa isa : isas()) {
+        std::fill(planes.bytes.begin(), planes.bytes.end(), std::byte{0});
+        const TapeSpace::Operands operands{further, {&out, 1}, {sums.view.data, channels}};
+        space.run(run_tape(isa), tape, operands, {0, pixels, 0, channels}, scratch);
+        expect_stored(program, want, {&out, 1}, 0, isa);
+      }
+    }
+}
+
 }  // namespace
 }  // namespace anneal::cpu

@@ -7,6 +7,7 @@
 
 #include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/interleave.h"
+#include "anneal/kernels/cpu/base/transpose_square.h"
 
 namespace anneal::cpu {
 namespace {
@@ -73,30 +74,6 @@ void copy_squares(const Block& b, const T* from, T* to, Map map) {
   }
 }
 
-using FourNumbers [[gnu::vector_size(16)]] = uint32_t;
-
-FourNumbers load_four(const uint32_t* from) {
-  FourNumbers four;
-  std::memcpy(&four, from, sizeof four);
-  return four;
-}
-
-// 4 x 4 numbers of 32 bits, whose rows are `from_stride` and `to_stride` numbers apart.
-void transpose_tile(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
-  const FourNumbers a = load_four(from), b = load_four(from + from_stride);
-  const FourNumbers c = load_four(from + 2 * from_stride), d = load_four(from + 3 * from_stride);
-  const FourNumbers low_ab = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-  const FourNumbers high_ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  const FourNumbers low_cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-  const FourNumbers high_cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  const FourNumbers rows[4] = {__builtin_shufflevector(low_ab, low_cd, 0, 1, 4, 5),
-                               __builtin_shufflevector(low_ab, low_cd, 2, 3, 6, 7),
-                               __builtin_shufflevector(high_ab, high_cd, 0, 1, 4, 5),
-                               __builtin_shufflevector(high_ab, high_cd, 2, 3, 6, 7)};
-  for (int64_t row = 0; row < 4; ++row)
-    std::memcpy(to + row * to_stride, &rows[row], sizeof rows[row]);
-}
-
 // Where rows are adjacent in `from`, and columns in `to`.
 void transpose_numbers(const Block& b, const uint32_t* from, uint32_t* to) {
   const int64_t rows = b.rows / 4 * 4, columns = b.columns / 4 * 4;
@@ -108,8 +85,8 @@ void transpose_numbers(const Block& b, const uint32_t* from, uint32_t* to) {
     for (int64_t column = 0; column < columns; column += kSide)
       for (int64_t i = row; i < std::min(row + kSide, rows); i += 4)
         for (int64_t j = column; j < std::min(column + kSide, columns); j += 4)
-          transpose_tile(from + i + j * b.column_from, b.column_from, to + i * b.row_to + j,
-                         b.row_to);
+          transpose_square(from + i + j * b.column_from, b.column_from, to + i * b.row_to + j,
+                           b.row_to);
   if (rows < b.rows) copy_rest(rows, 0, columns);
   if (columns < b.columns) copy_rest(0, columns, b.columns - columns);
 }

@@ -1,25 +1,13 @@
 // Transposition of columns into panels of weights.
 #pragma once
-#include <immintrin.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "anneal/core/float16.h"
+#include "anneal/kernels/cpu/base/transpose_square.h"
 
 namespace anneal::cpu {
-
-// to[k * 4 + i] = from[i][k] of a square: rows of `from` are step apart, of `to` pitch.
-inline void transpose_square(const float* from, int64_t step, float* to, int64_t pitch) {
-  __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + step), c = _mm_loadu_ps(from + 2 * step),
-         d = _mm_loadu_ps(from + 3 * step);
-  _MM_TRANSPOSE4_PS(a, b, c, d);
-  _mm_storeu_ps(to, a);
-  _mm_storeu_ps(to + pitch, b);
-  _mm_storeu_ps(to + 2 * pitch, c);
-  _mm_storeu_ps(to + 3 * pitch, d);
-}
 
 // store(i, row) with row[column] = in[column * step + i], for i in [0, depth). A line of the cache
 // of each column is read at a time, and rows of few columns stay in it.

@@ -12,6 +12,7 @@
 
 #include "anneal/core/float16.h"
 #include "anneal/kernels/cpu/base/byte_lookup.h"
+#include "anneal/kernels/cpu/base/transpose_square.h"
 #include "anneal/kernels/cpu/program/tape.h"
 // In this order, which formatting must not change:
 #include "anneal/kernels/cpu/program/tape_math-inl.h"
@@ -243,44 +244,31 @@ TapePort turned(const TapePort& port) {
   return {port.data, port.first, port.column_stride, port.row_stride};
 }
 
-bool run_vector_programs(std::span<const VectorProgram> chains, int64_t rows, int64_t columns,
-                         std::span<const TapePort> ports, std::span<const TapePort> sinks) {
-  for (size_t i = 0; i < chains.size(); ++i) {
+bool vector_programs_fit(const Tape& tape, int64_t columns, std::span<const TapePort> ports,
+                         std::span<const TapePort> sinks) {
+  const size_t count = tape.vector_programs().size();
+  for (size_t i = 0; i < count; ++i) {
     if (!vector_program_fits(columns, sinks[i])) return false;
     // No vector program may read a port that another one writes.
     for (const TapePort& port : ports)
-      if (chains.size() > 1 && port.data == sinks[i].data) return false;
+      if (count > 1 && port.data == sinks[i].data) return false;
   }
-  for (size_t i = 0; i < chains.size(); ++i)
-    run_vector_program(chains[i], rows, columns, ports, sinks[i]);
-  return !chains.empty();
+  return count > 0;
 }
 
-// Rows and columns change places where results are contiguous down the rows.
-bool run_as_vector_programs(std::span<const VectorProgram> chains, int64_t rows, int64_t columns,
-                            std::span<const TapePort> ports, std::span<const TapePort> sinks) {
-  if (chains.empty()) return false;
-  if (sinks[0].row_stride != 1 || sinks[0].column_stride == 1)
-    return run_vector_programs(chains, rows, columns, ports, sinks);
-  std::array<TapePort, kMaxTapePorts> from, to;
-  std::transform(ports.begin(), ports.end(), from.begin(), turned);
-  std::transform(sinks.begin(), sinks.end(), to.begin(), turned);
-  return run_vector_programs(chains, columns, rows, std::span(from).first(ports.size()),
-                             std::span(to).first(sinks.size()));
+void run_vector_programs(const Tape& tape, int64_t rows, int64_t columns,
+                         std::span<const TapePort> ports, std::span<const TapePort> sinks) {
+  const std::span<const VectorProgram> programs = tape.vector_programs();
+  for (size_t i = 0; i < programs.size(); ++i)
+    run_vector_program(programs[i], rows, columns, ports, sinks[i]);
 }
 
-}  // namespace
+using Ports = std::array<TapePort, kMaxTapePorts>;
 
-void run_block(const Tape& tape, int64_t rows, int64_t columns, std::span<const TapePort> ports,
-               std::span<const TapePort> sinks, std::byte* scratch) {
-  if (run_as_vector_programs(tape.vector_programs(), rows, columns, ports, sinks)) return;
-  const int64_t tile_columns = std::min<int64_t>(columns, kTileLanes);
-  const int64_t height = tile_rows(tile_columns);
-  if (rows <= height && columns <= tile_columns)
-    return Block(tape, rows, columns, ports, sinks, scratch).run();
-  std::array<TapePort, kMaxTapePorts> from, to;
-  const auto move = [](std::span<const TapePort> all, TapePort* moved, int64_t row, int64_t column,
-                       auto size) {
+// The ports of the elements from a row and a column on.
+void move_ports(const Tape& tape, std::span<const TapePort> ports, std::span<const TapePort> sinks,
+                int64_t row, int64_t column, Ports& from, Ports& to) {
+  const auto move = [&](std::span<const TapePort> all, Ports& moved, auto size) {
     for (size_t i = 0; i < all.size(); ++i) {
       const int64_t offset = row * all[i].row_stride + column * all[i].column_stride;
       moved[i] = all[i];
@@ -291,12 +279,90 @@ void run_block(const Tape& tape, int64_t rows, int64_t columns, std::span<const 
       }
     }
   };
-  const auto size_in = [&](size_t i) { return size_of(tape.input_types()[i]); };
-  const auto size_out = [&](size_t i) { return size_of(tape.results()[i].storage); };
+  move(ports, from, [&](size_t i) { return size_of(tape.input_types()[i]); });
+  move(sinks, to, [&](size_t i) { return size_of(tape.results()[i].storage); });
+}
+
+// Elements of 32 bits that lie together down the rows, and apart in a row.
+bool is_turned_input(DataType dtype, const TapePort& port) {
+  return size_of(dtype) == 4 && port.row_stride == 1 && port.column_stride > 1;
+}
+
+constexpr int64_t kPieceRows = 16, kPieceColumns = 64;
+constexpr size_t kMostPieces = 2;
+using Piece = uint32_t[kPieceRows * kPieceColumns];
+
+// Makes `port` that of a copy whose rows are dense.
+void make_rows_dense(int64_t rows, int64_t columns, Piece& copy, TapePort& port) {
+  const auto* const from = reinterpret_cast<const uint32_t*>(port.data);
+  const int64_t whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+  for (int64_t column = 0; column < whole_columns; column += 4)
+    for (int64_t row = 0; row < whole_rows; row += 4)
+      transpose_square(from + column * port.column_stride + row, port.column_stride,
+                       copy + row * kPieceColumns + column, kPieceColumns);
+  for (int64_t column = 0; column < columns; ++column)
+    for (int64_t row = column < whole_columns ? whole_rows : 0; row < rows; ++row)
+      copy[row * kPieceColumns + column] = from[column * port.column_stride + row];
+  port = {reinterpret_cast<std::byte*>(copy), 0, kPieceColumns, 1};
+}
+
+// Runs the vector programs on pieces of the block. Of each piece at most kMostPieces turned inputs
+// are transposed first; lanes of further ones are gathered one at a time, which costs more.
+bool run_on_dense_rows(const Tape& tape, int64_t rows, int64_t columns,
+                       std::span<const TapePort> ports, std::span<const TapePort> sinks) {
+  if (!vector_programs_fit(tape, columns, ports, sinks)) return false;
+  const std::span<const DataType> types = tape.input_types();
+  std::array<size_t, kMostPieces> turned_inputs{};
+  size_t count = 0;
+  for (size_t i = 0; i < types.size() && count < kMostPieces; ++i)
+    if (is_turned_input(types[i], ports[i])) turned_inputs[count++] = i;
+  if (count == 0) {
+    run_vector_programs(tape, rows, columns, ports, sinks);
+    return true;
+  }
+  HWY_ALIGN Piece copies[kMostPieces];
+  Ports from, to;
+  for (int64_t column = 0, width = 0; column < columns; column += width) {
+    // No piece is narrower than a vector, if the block is not.
+    width = std::min(columns - column, kPieceColumns);
+    if (const int64_t rest = columns - column - width; rest > 0 && rest < kPad) width -= kPad;
+    for (int64_t row = 0; row < rows; row += kPieceRows) {
+      const int64_t height = std::min(rows - row, kPieceRows);
+      move_ports(tape, ports, sinks, row, column, from, to);
+      for (size_t i = 0; i < count; ++i)
+        make_rows_dense(height, width, copies[i], from[turned_inputs[i]]);
+      run_vector_programs(tape, height, width, std::span(from).first(ports.size()),
+                          std::span(to).first(sinks.size()));
+    }
+  }
+  return true;
+}
+
+// Rows and columns change places where results are contiguous down the rows.
+bool run_as_vector_programs(const Tape& tape, int64_t rows, int64_t columns,
+                            std::span<const TapePort> ports, std::span<const TapePort> sinks) {
+  if (sinks[0].row_stride != 1 || sinks[0].column_stride == 1)
+    return run_on_dense_rows(tape, rows, columns, ports, sinks);
+  Ports from, to;
+  std::transform(ports.begin(), ports.end(), from.begin(), turned);
+  std::transform(sinks.begin(), sinks.end(), to.begin(), turned);
+  return run_on_dense_rows(tape, columns, rows, std::span(from).first(ports.size()),
+                           std::span(to).first(sinks.size()));
+}
+
+}  // namespace
+
+void run_block(const Tape& tape, int64_t rows, int64_t columns, std::span<const TapePort> ports,
+               std::span<const TapePort> sinks, std::byte* scratch) {
+  if (run_as_vector_programs(tape, rows, columns, ports, sinks)) return;
+  const int64_t tile_columns = std::min<int64_t>(columns, kTileLanes);
+  const int64_t height = tile_rows(tile_columns);
+  if (rows <= height && columns <= tile_columns)
+    return Block(tape, rows, columns, ports, sinks, scratch).run();
+  Ports from, to;
   for (int64_t row = 0; row < rows; row += height)
     for (int64_t column = 0; column < columns; column += tile_columns) {
-      move(ports, from.data(), row, column, size_in);
-      move(sinks, to.data(), row, column, size_out);
+      move_ports(tape, ports, sinks, row, column, from, to);
       Block(tape, std::min(height, rows - row), std::min(tile_columns, columns - column),
             std::span(from).first(ports.size()), std::span(to).first(sinks.size()), scratch)
           .run();
