@@ -37,7 +37,8 @@ void UnsupportedReport::throw_if_any() const {
     text += fmt::format("\n  and {} more", entries_.size() - kMaxLines);
   if (std::ranges::find(entries_, kNotImplemented, &Entry::reason) != entries_.end())
     text +=
-        "\n--library FILE, or the option `libraries`, gives kernels of your own for operators that "
+        "\n  --library FILE, or the option `libraries`, gives kernels of your own for operators "
+        "that "
         "are not implemented";
   fail(ErrorCode::kUnsupported, text);
 }

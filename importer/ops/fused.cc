@@ -391,6 +391,7 @@ constexpr OpRow kFusedRows[] = {
     {kMicrosoft, "FusedConv", 1, kLatest, import_fused_conv},
     {kMicrosoft, "FusedGemm", 1, kLatest, import_fused_gemm},
     {kMicrosoft, "FusedMatMul", 1, kLatest, import_fused_mat_mul},
+    {kMicrosoft, "TransposeMatMul", 1, kLatest, import_fused_mat_mul},
     {kMicrosoft, "MultiHeadAttention", 1, kLatest, import_multi_head_attention},
     {kMicrosoft, "QAttention", 1, kLatest, import_quantized_attention},
     {kMicrosoft, "QEmbedLayerNormalization", 1, kLatest,

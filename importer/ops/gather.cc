@@ -91,6 +91,7 @@ constexpr OpRow kGatherRows[] = {
     {"", "Gather", 1, kLatest, import_gather},
     {"", "GatherElements", 11, kLatest, import_gather_elements},
     {"", "GatherND", 11, kLatest, import_gather_nd},
+    {kMicrosoft, "GatherND", 1, kLatest, import_gather_nd},
     {"", "Scatter", 9, kLatest, import_scatter},
     {"", "ScatterElements", 11, 15, import_scatter},
     {"", "ScatterElements", 16, kLatest, import_scatter_elements},

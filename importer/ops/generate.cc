@@ -150,6 +150,7 @@ constexpr OpRow kGenerateRows[] = {
     {"", "OneHot", 9, kLatest, import_one_hot},
     {"", "Range", 11, kLatest, import_range},
     {"", "Trilu", 14, kLatest, import_trilu},
+    {kMicrosoft, "Trilu", 1, kLatest, import_trilu},
 };
 
 }  // namespace

@@ -105,6 +105,7 @@ constexpr OpRow kPadRows[] = {
     {"", "Pad", 2, 10, import_pads_attribute},
     {"", "Pad", 11, 17, import_pad},
     {"", "Pad", 18, kLatest, import_pad_axes},
+    {kMicrosoft, "Pad", 1, kLatest, import_pad},
     {"", "Tile", 1, 5, import_tile_axis},
     {"", "Tile", 6, kLatest, import_tile},
 };

@@ -136,6 +136,41 @@ Outputs quantize_to_minifloat(Node& node, const Parameters& parameters, int32_t 
   return made;
 }
 
+// The integers of 4 or 2 bits; nullopt: another type.
+struct FewBits {
+  DataType stored;  // what holds them here
+  double low, high;
+};
+std::optional<FewBits> few_bits(int32_t element_type) {
+  switch (element_type) {
+    case anneal_onnx::TensorProto::INT4:
+      return FewBits{DataType::kI8, -8, 7};
+    case anneal_onnx::TensorProto::UINT4:
+      return FewBits{DataType::kU8, 0, 15};
+    case anneal_onnx::TensorProto::INT2:
+      return FewBits{DataType::kI8, -2, 1};
+    case anneal_onnx::TensorProto::UINT2:
+      return FewBits{DataType::kU8, 0, 3};
+    default:
+      return std::nullopt;
+  }
+}
+
+// Integers of 8 bits within the limits of the type.
+Outputs quantize_to_few_bits(Node& node, const Parameters& parameters, int32_t element_type) {
+  const FewBits type = *few_bits(element_type);
+  const Quantize op{
+      .axis = parameters.axis, .block_size = parameters.block_size, .dtype = type.stored};
+  const ValueId wide = node.layer(
+      op, without_trailing_absent({node.input(0), parameters.scale, parameters.zero_point}),
+      "in_8_bits");
+  Outputs made = pointwise_result(node, {wide}, type.stored, [&](Expressions in) {
+    return min(max(in[0], in[0].number(type.low)), in[0].number(type.high));
+  });
+  node.set_narrow_type(made[0], element_type);
+  return made;
+}
+
 // wanted: ONNX's element type of attribute output_dtype, 0 if there is none.
 Outputs quantize(Node& node, const Parameters& parameters, int32_t wanted) {
   node.expect_inputs(2, 3);
@@ -147,8 +182,8 @@ Outputs quantize(Node& node, const Parameters& parameters, int32_t wanted) {
   if (is_narrow(narrow)) {
     if (wanted != 0 && wanted != narrow)
       node.invalid("\"output_dtype\" contradicts the zero point");
-    if (!minifloat(narrow)) node.unsupported("to integers of 4 or 2 bits");
-    return quantize_to_minifloat(node, parameters, narrow, saturates);
+    return few_bits(narrow) ? quantize_to_few_bits(node, parameters, narrow)
+                            : quantize_to_minifloat(node, parameters, narrow, saturates);
   }
   const DataType dtype = has_zero_point ? node.dtype(2, kQuantized)
                          : wanted != 0  ? require_dtype(wanted)

@@ -1,4 +1,4 @@
-// Fourier transforms as products with constant matrices, and the windows around them.
+// Fourier transforms as products with matrices, and the windows around them.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -171,6 +171,79 @@ int64_t parts_of(Node& node) {
   return parts.value();
 }
 
+// The matrix of a transform by [points * parts, bins * results] coefficients.
+struct TransformMatrix {
+  Size points, bins;
+  int64_t parts = 1, results = 2;
+  ValueId coefficients = ValueId::kNone;
+};
+
+TransformMatrix constant_matrix(Node& node, const Transform& t, DataType dtype) {
+  const int64_t columns = t.bins * t.results;
+  std::vector<double> matrix(static_cast<size_t>(t.points * t.parts * columns));
+  for_coefficients(t, [&](int64_t point, int64_t part, int64_t bin, int64_t result, double value) {
+    const int64_t row = point * t.parts + part;
+    matrix[static_cast<size_t>(row * columns + bin * t.results + result)] = value;
+  });
+  return {
+      Size(t.points), Size(t.bins), t.parts, t.results,
+      node.constant_value(tensor_of(dtype, {t.points * t.parts, columns}, matrix), "coefficients")};
+}
+
+// Of complex results: as many bins as points, or the first half if onesided. Each run computes it.
+TransformMatrix matrix_of_open_size(Node& node, Size points, int64_t parts, bool inverse,
+                                    bool onesided, DataType dtype) {
+  SizeTable& sizes = node.sizes();
+  const Size bins = onesided ? sizes.add(sizes.floor_div(points, 2), 1) : points;
+  const auto line = [&](Size count, std::vector<Size> shape, const std::string& suffix) {
+    const ValueId size =
+        reshape(node, node.sizes_value({count}, suffix + "/count"), {}, suffix + "/scalar");
+    return reshape(node, counting(node, size, suffix), shape, suffix + "/line");
+  };
+  const auto numbers = [&](const Dims& dims, int64_t count, const char* suffix) {
+    std::vector<int64_t> all(static_cast<size_t>(count));
+    std::iota(all.begin(), all.end(), 0);
+    return node.constant_value(Tensor::of<int64_t>(DataType::kI64, dims, all), suffix);
+  };
+  const std::vector<ValueId> inputs = {
+      line(points, {points, 1, 1, 1}, "points"), line(bins, {1, 1, bins, 1}, "bins"),
+      numbers({1, parts, 1, 1}, parts, "parts"), numbers({1, 1, 1, 2}, 2, "results"),
+      node.sizes_value({points}, "length")};
+  const RegisterType real = dtype == DataType::kF64 ? RegisterType::kF64 : RegisterType::kF32;
+  const ValueId coefficients = pointwise(node, "coefficients", inputs, dtype, [&](Expressions in) {
+    const Expression length = in[4].cast(real);
+    const Expression turns = (in[0] * in[1]).apply(Opcode::kMod, in[4]).cast(real);
+    const Expression angle = turns * kTurn / length;
+    const Expression re = angle.apply(Opcode::kCos), sine = angle.apply(Opcode::kSin);
+    const Expression im = inverse ? sine : -sine;
+    const Expression value = select(in[2] == in[3], re, select(in[2] == 0, im, -im));
+    return inverse ? value / length : value;
+  });
+  const std::vector<Size> dims = {sizes.mul(points, parts), sizes.mul(bins, 2)};
+  return {points, bins, parts, 2, reshape(node, coefficients, dims, "matrix")};
+}
+
+Outputs transformed(Node& node, int64_t axis, const TransformMatrix& matrix) {
+  // The signal's axis goes beside the parts, and back.
+  const int rank = node.rank(0);
+  std::vector<int64_t> order(static_cast<size_t>(rank));
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order[static_cast<size_t>(axis)], order[static_cast<size_t>(rank - 2)]);
+  const bool moves = axis != rank - 2;
+  const ValueId x = moves ? node.layer(Transpose{order}, {node.input(0)}, "moved") : node.input(0);
+  const Shape& shape = node.graph().value(x).type().shape;
+  std::vector<Size> result(shape.begin(), shape.end() - 2);
+  const Size signals = product(Shape(std::span<const Size>(result)), node.sizes());
+  result.insert(result.end(), {matrix.bins, Size(matrix.results)});
+  const Size summands = node.sizes().mul(matrix.points, matrix.parts);
+  const ValueId rows = reshape(node, x, {signals, summands}, "rows");
+  const ValueId product = node.layer(MatMul{}, {rows, matrix.coefficients}, "product");
+  const ValueId target = node.sizes_value(result, "shape");
+  const Reshape op{.allow_zero = true};
+  if (!moves) return node.result(op, {product, target}, "apart");
+  return node.result(Transpose{order}, {node.layer(op, {product, target}, "apart")});
+}
+
 Outputs dft(Node& node, int64_t axis) {
   const DataType dtype = node.dtype(0, kFloats);
   const int rank = node.rank(0);
@@ -182,41 +255,23 @@ Outputs dft(Node& node, int64_t axis) {
   t.inverse = node.flag("inverse", false);
   t.parts = parts_of(node);
   const Size points = node.shape(0)[static_cast<int>(axis)];
-  if (!points.known()) node.unsupported("a signal whose length is known only at run time");
-  t.points = points.value();
   const bool real_result = t.inverse && onesided;
+  if (!points.known()) {
+    if (node.has_input(1) || real_result)
+      node.unsupported(
+          "a signal of open length that has another length than its transform (--shapes gives it "
+          "one)");
+    return transformed(node, axis,
+                       matrix_of_open_size(node, points, t.parts, t.inverse, onesided, dtype));
+  }
+  t.points = points.value();
   t.length = node.has_input(1) ? known_scalar(node, 1, "the length")
              : real_result     ? 2 * (t.points - 1)
                                : t.points;
   t.bins = onesided && !t.inverse ? t.length / 2 + 1 : t.length;
   t.results = real_result ? 1 : 2;
   check_size(node, t);
-
-  const int64_t columns = t.bins * t.results;
-  std::vector<double> matrix(static_cast<size_t>(t.points * t.parts * columns));
-  for_coefficients(t, [&](int64_t point, int64_t part, int64_t bin, int64_t result, double value) {
-    const int64_t row = point * t.parts + part;
-    matrix[static_cast<size_t>(row * columns + bin * t.results + result)] = value;
-  });
-  const ValueId coefficients =
-      node.constant_value(tensor_of(dtype, {t.points * t.parts, columns}, matrix), "coefficients");
-
-  // The signal's axis goes beside the parts, and back.
-  std::vector<int64_t> order(static_cast<size_t>(rank));
-  std::iota(order.begin(), order.end(), 0);
-  std::swap(order[static_cast<size_t>(axis)], order[static_cast<size_t>(rank - 2)]);
-  const bool moves = axis != rank - 2;
-  const ValueId x = moves ? node.layer(Transpose{order}, {node.input(0)}, "moved") : node.input(0);
-  const Shape& shape = node.graph().value(x).type().shape;
-  std::vector<Size> result(shape.begin(), shape.end() - 2);
-  const Size signals = product(Shape(std::span<const Size>(result)), node.sizes());
-  result.insert(result.end(), {Size(t.bins), Size(t.results)});
-  const ValueId rows = reshape(node, x, {signals, Size(t.points * t.parts)}, "rows");
-  const ValueId product = node.layer(MatMul{}, {rows, coefficients}, "product");
-  const ValueId target = node.sizes_value(result, "shape");
-  const Reshape op{.allow_zero = true};
-  if (!moves) return node.result(op, {product, target}, "apart");
-  return node.result(Transpose{order}, {node.layer(op, {product, target}, "apart")});
+  return transformed(node, axis, constant_matrix(node, t, dtype));
 }
 
 Outputs import_dft_axis_attribute(Node& node) {

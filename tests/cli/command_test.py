@@ -306,7 +306,7 @@ class Command(command_case.Command):
         for command in (["inspect", "m.onnx", "--graph"], ["inspect", "m.engine", "--plan"]):
             self.assertNotIn("\nanneal", self.anneal(*command, out="forged\\x1b"))
         self.write("s.onnx", model([node("Strange", [name], ["y"], name)], [value_info(name, [2])], [value_info("y", [2])]))
-        self.anneal("build", "s.onnx", status=3, says=f'"{shown}": not implemented')
+        self.anneal("build", "s.onnx", status=3, says=f'"{shown}": not implemented\n  --library FILE')
 
     def test_branches_in_branches(self):
         inner = graph([node("Neg", ["x"], ["z"], "neg")], [], [field(1, "z")])

@@ -1,6 +1,8 @@
 // Operators that become several layers: transforms, windows, images from parts, rotary positions.
 #include <gmock/gmock.h>
 
+#include <random>
+
 #include "anneal/graph/text/text.h"
 #include "anneal/importer/importer.h"
 #include "anneal/importer/onnx/tensor_data.h"
@@ -9,8 +11,10 @@
 namespace anneal {
 namespace {
 
+using testing::DoubleNear;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Pointwise;
 
 using Change = std::function<void(ModelBuilder&)>;
 
@@ -61,6 +65,33 @@ TEST(Composed, DftIsAProductWithWaves) {
   EXPECT_THAT(constant(cut, "n/coefficients"), ElementsAre(1, 0, 1, 0, 1, 0, -1, 0, 0, 0, 0, 0));
   EXPECT_EQ(output_type(dft({"3", "N", "2"}, 0, 0, 0, 8)), "f32[8,N,2]");
   EXPECT_THAT(to_string(dft({"3", "N", "2"}, 0, 0, 0)), HasSubstr("Transpose(x)"));
+}
+
+// Each run computes the matrix of a signal whose length is open.
+TEST(Composed, DftOfAnOpenLengthIsThatOfAKnownOne) {
+  std::mt19937 random(1);
+  for (const auto& [inverse, onesided] : {std::pair{0, 0}, {1, 0}, {0, 1}})
+    for (const int64_t parts : {1, 2})
+      for (const int64_t length : {1, 2, 7, 16}) {
+        const Graph open = dft({"3", "N", std::to_string(parts)}, 1, inverse, onesided);
+        const Graph known =
+            dft({"3", std::to_string(length), std::to_string(parts)}, 1, inverse, onesided);
+        const Dims dims = {3, length, parts};
+        std::vector<double> numbers(static_cast<size_t>(count(dims)));
+        for (double& number : numbers) number = static_cast<int>(random() % 17) - 8;
+        const std::vector<Tensor> inputs = {tensor_of(DataType::kF32, dims, numbers)};
+        const Tensor got = evaluate(open, inputs)[0], want = evaluate(known, inputs)[0];
+        ASSERT_EQ(got.dims(), want.dims());
+        EXPECT_THAT(numbers_of(got), Pointwise(DoubleNear(1e-4), numbers_of(want)))
+            << inverse << onesided << parts << length;
+      }
+  EXPECT_EQ(output_type(dft({"3", "N", "1"}, 1, 0, 1)), "f32[3,N//2 + 1,2]");
+  EXPECT_EQ(output_type(dft({"N", "3", "2"}, 0, 0, 0)), "f32[N,3,2]");
+  for (const auto& [inverse, length] : {std::pair<int, std::optional<int64_t>>{1, {}}, {0, 8}})
+    EXPECT_THAT(error_of([&] {
+                  dft({"3", "N", "2"}, 1, inverse, inverse, length);
+                }),
+                HasSubstr("a signal of open length that has another length than its transform"));
 }
 
 TEST(Composed, StftIsAConvolution) {
@@ -240,7 +271,6 @@ TEST(Composed, WrongNodes) {
   const Case cases[] = {
       {17, {"N", "4", "3"}, "a last axis of 3 elements, not 1 or 2", dft_at(1)},
       {17, {"N", "4", "1"}, "the axis of parts is not one of the signal", dft_at(2)},
-      {17, {"N", "4", "1"}, "known only at run time", dft_at(0)},
       {17, {"N", "0", "1"}, "a transform of 0 points", dft_at(1)},
       {17, {"N", "1000000", "1"}, "a transform of 1000000 points", dft_at(1)},
       {17,

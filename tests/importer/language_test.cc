@@ -392,14 +392,62 @@ TEST(SubByteConstants, MayBeDeclaredAndGivenByNodes) {
               HasSubstr("\"w\" is declared as uint4 but is i8"));
 }
 
-TEST(SubByteConstants, QuantizationToThemIsNotTaken) {
-  EXPECT_THAT(error_of([] {
-                values_of({{"x", {4}}}, [](ModelBuilder& m) {
-                  m.floats("scale", {}, {1}).small_integers("zero", {}, TensorProto::INT4, {0});
-                  m.node("QuantizeLinear", {"x", "scale", "zero"}, {"y"});
-                });
-              }),
-              HasSubstr("to integers of 4 or 2 bits"));
+// As quantizers write them behind weights.
+TEST(SubByteConstants, QuantizationToThemCutsAtTheirEnds) {
+  struct Case {
+    TensorProto::DataType type;
+    int zero;
+    double low, high;
+  };
+  for (const Case& each : {Case{TensorProto::INT4, 0, -8, 7}, Case{TensorProto::UINT4, 7, 0, 15},
+                           Case{TensorProto::INT2, 0, -2, 1}, Case{TensorProto::UINT2, 1, 0, 3}}) {
+    const auto numbers = [](ModelBuilder& m) { m.floats("scale", {}, {0.0625}); };
+    expect_same(
+        {{"x", {50}}},
+        [&](ModelBuilder& m) {
+          numbers(m);
+          m.small_integers("zero", {}, each.type, {each.zero});
+          m.node("QuantizeLinear", {"x", "scale", "zero"}, {"q"});
+          m.node("DequantizeLinear", {"q", "scale", "zero"}, {"y"});
+        },
+        [&](ModelBuilder& m) {
+          numbers(m);
+          m.floats("low", {}, {static_cast<float>(each.low - each.zero)});
+          m.floats("high", {}, {static_cast<float>(each.high - each.zero)});
+          m.node("Div", {"x", "scale"}, {"a"}).set_name("a");
+          m.node("Round", {"a"}, {"b"}).set_name("b");
+          m.node("Clip", {"b", "low", "high"}, {"c"}).set_name("c");
+          m.node("Mul", {"c", "scale"}, {"y"}).set_name("d");
+        });
+  }
+}
+
+TEST(MicrosoftOperators, AreThoseOfOnnxWithTheSameName) {
+  struct Case {
+    const char *name, *onnx;
+    std::vector<std::string> inputs;
+    void (*change)(anneal_onnx::NodeProto&);
+  };
+  const auto no_change = [](anneal_onnx::NodeProto&) {};
+  for (const Case& each : {
+           Case{"Trilu", "Trilu", {"x"}, [](auto& node) { set(node, "upper", int64_t{0}); }},
+           Case{"GatherND", "GatherND", {"x", "places"}, no_change},
+           Case{"Pad", "Pad", {"x", "pads", "seven"}, no_change},
+           Case{"TransposeMatMul", "MatMul", {"x", "x"}, no_change},
+       }) {
+    const auto constants = [](ModelBuilder& m) {
+      m.integers("places", {1, 2}).integers("pads", {1, 0, 0, 2}).floats("seven", {}, {7});
+    };
+    const auto built = [&](const char* name, const char* domain) {
+      return [=](ModelBuilder& m) {
+        constants(m);
+        auto& node = m.node(name, each.inputs, {"y"});
+        node.set_domain(domain);
+        each.change(node);
+      };
+    };
+    expect_same({{"x", {4, 4}}}, built(each.name, "com.microsoft"), built(each.onnx, ""));
+  }
 }
 
 TEST(FusedGemm, IsGemmThenTheActivation) {
