@@ -42,6 +42,14 @@ bool moves_only(const Op& op) {
          std::holds_alternative<ReverseSequence>(op);
 }
 
+// Whether results are elements of the input: those of an input that is rounded need no rounding.
+bool keeps_numbers(const Layer& layer) {
+  const auto* reduce = std::get_if<Reduce>(&layer.op);
+  const bool selects = reduce && reduce->map.empty() &&
+                       (reduce->kind == ReduceKind::kMax || reduce->kind == ReduceKind::kMin);
+  return layer.epilogues.empty() && (selects || moves_only(layer.op));
+}
+
 class Widener {
  public:
   Widener(Graph& graph, PassRun& run)
@@ -178,7 +186,7 @@ class Widener {
       if (is_widened(dtype)) {
         replacement =
             convert(now, dtype, graph_.value(old).name + "/" + std::string(to_string(dtype)));
-        if (moves_only(layer.op) || !decided_.contains(old)) wide_[replacement] = now;
+        if (keeps_numbers(layer) || !decided_.contains(old)) wide_[replacement] = now;
       }
       graph_.replace_uses(old, replacement);
       graph_.swap_names(old, now);

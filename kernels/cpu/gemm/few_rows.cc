@@ -8,6 +8,13 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <type_traits>
+
+#include "anneal/core/float16.h"
+// In this order, which formatting must not change:
+#include "anneal/kernels/cpu/program/tape_math-inl.h"
+//
+#include "anneal/kernels/cpu/program/vector_lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
@@ -20,29 +27,32 @@ constexpr int64_t kLanes = HWY_LANES(float);
 // Rows of a cache may lie far apart, where the CPU does not foresee the next one.
 constexpr int64_t kKeysAhead = 16;
 
-// Two keys at a time, so that sums hide each other's latency.
-template <int kRows>
-void scores_of(const float* k, int64_t stride, int64_t keys, int64_t depth,
-               const float* const* rows, float* scores, int64_t pitch) {
+// Two keys at a time, so that sums hide each other's latency. count: of rows, kRows or fewer.
+template <class Stored, int kRows>
+void scores_of(const typename Stored::Element* k, int64_t stride, int64_t keys, int64_t depth,
+               const float* const* rows, int count, float* scores, int64_t pitch) {
+  const float* all[kRows];
+  for (int row = 0; row < kRows; ++row) all[row] = rows[std::min(row, count - 1)];
   for (int64_t key = 0; key < keys; key += 2, k += 2 * stride) {
     // The last one of an odd number is computed twice.
-    const float* const second = key + 1 < keys ? k + stride : k;
+    const auto* const second = key + 1 < keys ? k + stride : k;
     Vector sums[kRows][2];
 #pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) sums[row][0] = sums[row][1] = hn::Zero(D());
     for (int64_t i = 0; i < depth; i += kLanes) {
       __builtin_prefetch(k + kKeysAhead * stride + i);
       __builtin_prefetch(second + kKeysAhead * stride + i);
-      const Vector a = hn::LoadU(D(), k + i), b = hn::LoadU(D(), second + i);
+      const Vector a = Stored::load(k + i), b = Stored::load(second + i);
 #pragma GCC unroll 4
       for (int row = 0; row < kRows; ++row) {
-        const Vector q = hn::LoadU(D(), rows[row] + i);
+        const Vector q = hn::LoadU(D(), all[row] + i);
         sums[row][0] = hn::MulAdd(q, a, sums[row][0]);
         sums[row][1] = hn::MulAdd(q, b, sums[row][1]);
       }
     }
 #pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) {
+      if (row >= count) break;
       float* const to = scores + row * pitch + key;
       if (key + 1 < keys) to[1] = hn::GetLane(hn::SumOfLanes(D(), sums[row][1]));
       to[0] = hn::GetLane(hn::SumOfLanes(D(), sums[row][0]));
@@ -50,10 +60,12 @@ void scores_of(const float* k, int64_t stride, int64_t keys, int64_t depth,
   }
 }
 
-// kVectors of columns of v.
-template <int kRows, int kVectors>
-void sums_of(const float* v, int64_t stride, int64_t keys, const float* weights, int64_t pitch,
-             float* y, int64_t y_pitch) {
+// kVectors of columns of v. count: of rows, kRows or fewer.
+template <class Stored, int kRows, int kVectors>
+void sums_of(const typename Stored::Element* v, int64_t stride, int64_t keys, const float* weights,
+             int64_t pitch, int count, float* y, int64_t y_pitch) {
+  const float* all[kRows];
+  for (int row = 0; row < kRows; ++row) all[row] = weights + std::min(row, count - 1) * pitch;
   Vector sums[kRows][kVectors];
 #pragma GCC unroll 4
   for (int row = 0; row < kRows; ++row)
@@ -64,64 +76,82 @@ void sums_of(const float* v, int64_t stride, int64_t keys, const float* weights,
 #pragma GCC unroll 4
     for (int i = 0; i < kVectors; ++i) {
       __builtin_prefetch(v + kKeysAhead * stride + i * kLanes);
-      columns[i] = hn::LoadU(D(), v + i * kLanes);
+      columns[i] = Stored::load(v + i * kLanes);
     }
 #pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) {
-      const Vector weight = hn::Set(D(), weights[row * pitch + key]);
+      const Vector weight = hn::Set(D(), all[row][key]);
 #pragma GCC unroll 4
       for (int i = 0; i < kVectors; ++i)
         sums[row][i] = hn::MulAdd(weight, columns[i], sums[row][i]);
     }
   }
 #pragma GCC unroll 4
-  for (int row = 0; row < kRows; ++row)
+  for (int row = 0; row < kRows; ++row) {
+    if (row >= count) break;
 #pragma GCC unroll 4
     for (int i = 0; i < kVectors; ++i)
       hn::StoreU(sums[row][i], D(), y + row * y_pitch + i * kLanes);
+  }
 }
 
-template <int kRows>
-void all_sums(const float* v, int64_t stride, int64_t keys, int64_t width, const float* weights,
-              int64_t pitch, float* y, int64_t y_pitch) {
+template <class Stored, int kRows>
+void all_sums(const typename Stored::Element* v, int64_t stride, int64_t keys, int64_t width,
+              const float* weights, int64_t pitch, int count, float* y, int64_t y_pitch) {
   constexpr int kVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
   int64_t column = 0;
   for (; column + kVectors * kLanes <= width; column += kVectors * kLanes)
-    sums_of<kRows, kVectors>(v + column, stride, keys, weights, pitch, y + column, y_pitch);
+    sums_of<Stored, kRows, kVectors>(v + column, stride, keys, weights, pitch, count, y + column,
+                                     y_pitch);
   for (; column < width; column += kLanes) {
     // The last vector may overlap the one before, with the same sums.
     const int64_t at = std::max<int64_t>(std::min(column, width - kLanes), 0);
-    sums_of<kRows, 1>(v + at, stride, keys, weights, pitch, y + at, y_pitch);
+    sums_of<Stored, kRows, 1>(v + at, stride, keys, weights, pitch, count, y + at, y_pitch);
   }
+}
+
+// Calls f with the number of rows of the loop that `count` rows use. Those of 16 bits have loops
+// for 1 and 4 rows only, so that their code stays small.
+template <class Stored, class F>
+void for_row_count(int count, const F& f) {
+  if (count == 1) return f(std::integral_constant<int, 1>());
+  if constexpr (std::is_same_v<Stored, StoredF32>) {
+    if (count == 2) return f(std::integral_constant<int, 2>());
+    if (count == 3) return f(std::integral_constant<int, 3>());
+  }
+  f(std::integral_constant<int, 4>());
+}
+
+template <class Stored>
+void few_scores(const std::byte* k, int64_t stride, int64_t keys, int64_t depth,
+                const float* const* rows, int count, float* scores, int64_t pitch) {
+  for_row_count<Stored>(count, [&](auto of_loop) {
+    scores_of<Stored, decltype(of_loop)::value>(
+        reinterpret_cast<const typename Stored::Element*>(k), stride, keys, depth, rows, count,
+        scores, pitch);
+  });
+}
+
+template <class Stored>
+void few_sums(const std::byte* v, int64_t stride, int64_t keys, int64_t width, const float* weights,
+              int64_t pitch, int count, float* y, int64_t y_pitch) {
+  for_row_count<Stored>(count, [&](auto of_loop) {
+    all_sums<Stored, decltype(of_loop)::value>(reinterpret_cast<const typename Stored::Element*>(v),
+                                               stride, keys, width, weights, pitch, count, y,
+                                               y_pitch);
+  });
 }
 
 }  // namespace
 
-void few_scores(const float* k, int64_t stride, int64_t keys, int64_t depth,
-                const float* const* rows, int count, float* scores, int64_t pitch) {
-  switch (count) {
-    case 1:
-      return scores_of<1>(k, stride, keys, depth, rows, scores, pitch);
-    case 2:
-      return scores_of<2>(k, stride, keys, depth, rows, scores, pitch);
-    case 3:
-      return scores_of<3>(k, stride, keys, depth, rows, scores, pitch);
+FewRows few_rows_of(DataType matrix) {
+  switch (matrix) {
+    case DataType::kF16:
+      return {few_scores<StoredF16>, few_sums<StoredF16>};
+    case DataType::kBF16:
+      return {few_scores<StoredBf16>, few_sums<StoredBf16>};
     default:
-      return scores_of<4>(k, stride, keys, depth, rows, scores, pitch);
-  }
-}
-
-void few_sums(const float* v, int64_t stride, int64_t keys, int64_t width, const float* weights,
-              int64_t pitch, int count, float* y, int64_t y_pitch) {
-  switch (count) {
-    case 1:
-      return all_sums<1>(v, stride, keys, width, weights, pitch, y, y_pitch);
-    case 2:
-      return all_sums<2>(v, stride, keys, width, weights, pitch, y, y_pitch);
-    case 3:
-      return all_sums<3>(v, stride, keys, width, weights, pitch, y, y_pitch);
-    default:
-      return all_sums<4>(v, stride, keys, width, weights, pitch, y, y_pitch);
+      return {few_scores<StoredF32>, few_sums<StoredF32>};
   }
 }
 
@@ -131,7 +161,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace anneal::cpu {
 
-FewRows few_rows(Isa isa) { return {ANNEAL_BY_ISA(isa, few_scores), ANNEAL_BY_ISA(isa, few_sums)}; }
+FewRows few_rows(Isa isa, DataType matrix) { return ANNEAL_BY_ISA(isa, few_rows_of)(matrix); }
 
 }  // namespace anneal::cpu
 #endif

@@ -1,8 +1,10 @@
-// Products of a few rows by matrices that are read once and where they lie, such as attention's k
-// and v: f32, elements of a row next to each other.
+// Products of a few rows of f32 by matrices that are read once and where they lie, such as
+// attention's k and v: f32, f16 or bf16, elements of a row next to each other.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
+#include "anneal/core/dtype.h"
 #include "anneal/core/isa.h"
 
 namespace anneal::cpu {
@@ -12,13 +14,14 @@ struct FewRows {
   static constexpr int kMultiple = 16;  // elements of vectors of any instruction set
   // scores[row * pitch + key] = rows[row] * k[key], for `depth` elements, a multiple of kMultiple;
   // `stride` elements from one row of k to the next.
-  void (*scores)(const float* k, int64_t stride, int64_t keys, int64_t depth,
+  void (*scores)(const std::byte* k, int64_t stride, int64_t keys, int64_t depth,
                  const float* const* rows, int count, float* scores, int64_t pitch);
   // y[row * y_pitch + i] = sum of weights[row * pitch + key] * v[key][i], in the order of the keys,
   // for i < width. REQUIRES: width >= kMultiple, or rows of v and y that have as many elements
-  void (*sums)(const float* v, int64_t stride, int64_t keys, int64_t width, const float* weights,
-               int64_t pitch, int count, float* y, int64_t y_pitch);
+  void (*sums)(const std::byte* v, int64_t stride, int64_t keys, int64_t width,
+               const float* weights, int64_t pitch, int count, float* y, int64_t y_pitch);
 };
-FewRows few_rows(Isa isa);
+// matrix: the type of k and v. REQUIRES: f32, f16 or bf16
+FewRows few_rows(Isa isa, DataType matrix);
 
 }  // namespace anneal::cpu

@@ -17,13 +17,14 @@ void FewRowsProduct::run(const FewRowsOperands& o) const {
     const int count = static_cast<int>(std::min<int64_t>(o.rows - first, FewRows::kMost));
     const float* const a = o.a + first * o.a_stride;
     float* const c = o.c + first * o.c_stride;
+    const auto* const b = reinterpret_cast<const std::byte*>(o.b);
     if (o.b_column == 1) {
-      loops.sums(o.b, o.b_k, o.k, o.columns, a, o.a_stride, count, c, o.c_stride);
+      loops.sums(b, o.b_k, o.k, o.columns, a, o.a_stride, count, c, o.c_stride);
       continue;
     }
     const float* rows[FewRows::kMost];
     for (int row = 0; row < count; ++row) rows[row] = a + row * o.a_stride;
-    loops.scores(o.b, o.b_column, o.columns, whole, rows, count, c, o.c_stride);
+    loops.scores(b, o.b_column, o.columns, whole, rows, count, c, o.c_stride);
     for (int row = 0; whole < o.k && row < count; ++row)
       for (int64_t column = 0; column < o.columns; ++column)
         for (int64_t k = whole; k < o.k; ++k)

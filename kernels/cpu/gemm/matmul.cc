@@ -90,7 +90,7 @@ class PackedMatMul final : public Kernel {
         group_(scale_group(op, request)),
         kernels_(kernels_for(op, request)),
         load_(load_block(isa_of(request.device))),
-        few_rows_{few_rows(isa_of(request.device))},
+        few_rows_{few_rows(isa_of(request.device), DataType::kF32)},
         epilogues_(std::move(epilogues)) {
     const Tensor* b = request.inputs[1].constant;
     const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;

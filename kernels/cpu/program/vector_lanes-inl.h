@@ -170,5 +170,12 @@ HWY_INLINE V round_f16(D d, V v) {
 }
 #endif
 
+struct StoredF16 {
+  using Element = Float16;
+  static HWY_INLINE hn::Vec<hn::ScalableTag<float>> load(const Float16* p) {
+    return widened_f16(hn::ScalableTag<float>(), p);
+  }
+};
+
 }  // namespace anneal::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

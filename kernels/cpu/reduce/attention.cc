@@ -13,6 +13,7 @@
 #include <limits>
 #include <optional>
 
+#include "anneal/core/dtype_kinds.h"
 #include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
@@ -44,6 +45,9 @@ struct PreparedAttention final : PreparedKernel {
   // Of few rows: parts of the keys, and of v's columns, of a group; 1: a thread has whole groups.
   int64_t key_parts = 1, column_parts = 1;
   bool q_is_direct = false, y_is_direct = false;
+  // Of many rows of f32: k and v of 16 bits become dense f32 at these places first.
+  bool is_widened = false;
+  size_t wide_k_at = 0, wide_v_at = 0;
   PackLayout k_layout, v_layout;
   // Byte offsets: of a group's packed v, or scores and results, and within a thread's part.
   size_t group_bytes = 0, packed_at = 0, q_at = 0, scores_at = 0, result_at = 0, sums_at = 0,
@@ -60,7 +64,8 @@ class PackedAttention final : public Kernel {
         score_kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
         value_kernels_(f32_gemm(isa_of(request.device))),
         loops_(reduction_loops(isa_of(request.device))),
-        few_(few_rows(isa_of(request.device))),
+        few_scores_(few_rows(isa_of(request.device), request.inputs[1].type.dtype).scores),
+        few_sums_(few_rows(isa_of(request.device), request.inputs[2].type.dtype).sums),
         load_(load_block(isa_of(request.device))),
         run_tape_(run_tape(isa_of(request.device))),
         score_(std::move(score)),
@@ -109,7 +114,14 @@ class PackedAttention final : public Kernel {
         p.column_parts = std::min(wanted, p.width / kSharedColumns);
       }
     }
+    p.is_widened =
+        !p.has_few_rows && q.dtype == DataType::kF32 && (is_half(k.dtype) || is_half(v.dtype));
     lay_out(p, threads);
+    if (p.is_widened) {
+      p.wide_k_at = cache_aligned(p.workspace_bytes);
+      p.wide_v_at = p.wide_k_at + cache_aligned(static_cast<size_t>(count(k.dims)) * sizeof(float));
+      p.workspace_bytes = p.wide_v_at + static_cast<size_t>(count(v.dims)) * sizeof(float);
+    }
     return made;
   }
 
@@ -118,6 +130,10 @@ class PackedAttention final : public Kernel {
     if (p.output.rows() * p.output.columns() == 0) return;
     const int64_t groups = p.batches * p.groups;
     if (p.has_few_rows) return p.key_parts > 1 ? share_few_rows(p, args) : run_few_rows(p, args);
+    if (p.is_widened) {
+      widen(args.inputs[1], wide(p, args, 1), args.team);
+      widen(args.inputs[2], wide(p, args, 2), args.team);
+    }
     if (p.parts == 1) {
       args.team.for_ranges(groups, 1, [&](int64_t begin, int64_t end) {
         std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
@@ -163,10 +179,10 @@ class PackedAttention final : public Kernel {
 
   // q, k and v, as FewRows asks for.
   static bool reads_where_they_lie(std::span<const TensorView> inputs) {
-    return std::ranges::all_of(inputs.first(3), [](const TensorView& view) {
-      return view.dtype == DataType::kF32 && view.strides[3] == 1 &&
-             view.dims[3] % FewRows::kMultiple == 0;
-    });
+    return inputs[0].dtype == DataType::kF32 &&
+           std::ranges::all_of(inputs.first(3), [](const TensorView& view) {
+             return view.strides[3] == 1 && view.dims[3] % FewRows::kMultiple == 0;
+           });
   }
 
   void lay_out(PreparedAttention& p, int threads) const {
@@ -203,6 +219,31 @@ class PackedAttention final : public Kernel {
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
   }
 
+  // Input 1 or 2, k or v, as it is packed.
+  static TensorView wide(const PreparedAttention& p, const LaunchArgs& args, size_t input) {
+    const TensorView& view = args.inputs[input];
+    if (!p.is_widened || view.dtype == DataType::kF32) return view;
+    return row_major_view(DataType::kF32, view.dims,
+                          args.workspace + (input == 1 ? p.wide_k_at : p.wide_v_at));
+  }
+  void widen(const TensorView& from, const TensorView& to, ThreadTeam& team) const {
+    if (from.dtype == DataType::kF32) return;
+    constexpr int64_t kRowsAtOnce = 64;
+    const int64_t heads = from.dims[1], rows = from.dims[2], width = from.dims[3];
+    const int64_t parts = ceil_div(rows, kRowsAtOnce);  // of a head
+    team.for_ranges(from.dims[0] * heads * parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t head = i / parts, row = i % parts * kRowsAtOnce;
+        const int64_t offset =
+            head / heads * from.strides[0] + head % heads * from.strides[1] + row * from.strides[2];
+        const TapePort port{from.data + offset * static_cast<int64_t>(size_of(from.dtype)), 0,
+                            from.strides[2], from.strides[3]};
+        load_(from.dtype, port, to.data + (head * rows + row) * width * 4, width,
+              std::min(kRowsAtOnce, rows - row), width);
+      }
+    });
+  }
+
   // Panels [begin, end) of a group: those of k^T, then those of v.
   void pack_group(const PreparedAttention& p, const LaunchArgs& args, int64_t group, int64_t begin,
                   int64_t end, std::byte* to) const {
@@ -217,7 +258,7 @@ class PackedAttention final : public Kernel {
       result.k_strides = {view.strides[along_k]};
       return result;
     };
-    const PackSource k = source(args.inputs[1], 3, 2), v = source(args.inputs[2], 2, 3);
+    const PackSource k = source(wide(p, args, 1), 3, 2), v = source(wide(p, args, 2), 2, 3);
     const int64_t of_k = p.k_layout.panels();
     for (int64_t panel = begin; panel < end; ++panel) {
       if (panel < of_k) {
@@ -331,8 +372,10 @@ class PackedAttention final : public Kernel {
           results(reinterpret_cast<float*>(memory + p.result_at)),
           sums(reinterpret_cast<float*>(memory + p.sums_at)) {}
 
-    const float* head(const TensorView& view) const {
-      return view.as<float>() + batch * view.strides[0] + head_of_k * view.strides[1];
+    // Element `offset` of the group's head of k or v.
+    const std::byte* head(const TensorView& view, int64_t offset) const {
+      offset += batch * view.strides[0] + head_of_k * view.strides[1];
+      return view.data + offset * static_cast<int64_t>(size_of(view.dtype));
     }
     float* row(const TensorView& view, int64_t row) const {
       return view.as<float>() + batch * view.strides[0] +
@@ -352,7 +395,7 @@ class PackedAttention final : public Kernel {
     g.for_rows([&](int64_t row, int count) {
       const float* rows[FewRows::kMost];
       for (int i = 0; i < count; ++i) rows[i] = g.row(q, row + i);
-      few_.scores(g.head(k) + begin * k.strides[2], k.strides[2], end - begin, p.depth, rows, count,
+      few_scores_(g.head(k, begin * k.strides[2]), k.strides[2], end - begin, p.depth, rows, count,
                   g.scores + row * p.pitch + begin, p.pitch);
     });
   }
@@ -373,7 +416,7 @@ class PackedAttention final : public Kernel {
     const PreparedAttention& p = g.p;
     const TensorView &v = g.args.inputs[2], &y = g.args.outputs[0];
     g.for_rows([&](int64_t row, int count) {
-      few_.sums(g.head(v) + begin, v.strides[2], p.keys, end - begin, g.scores + row * p.pitch,
+      few_sums_(g.head(v, begin), v.strides[2], p.keys, end - begin, g.scores + row * p.pitch,
                 p.pitch, count, g.results + row * p.width + begin, p.width);
     });
     for (int64_t row = 0; row < p.group_rows; ++row) {
@@ -457,7 +500,8 @@ class PackedAttention final : public Kernel {
   size_t op_inputs_;
   GemmKernels score_kernels_, value_kernels_;
   ReductionLoops loops_;
-  FewRows few_;
+  decltype(FewRows::scores) few_scores_;
+  decltype(FewRows::sums) few_sums_;
   LoadBlock load_;
   RunTape run_tape_;
   std::optional<Tape> score_;
@@ -485,9 +529,10 @@ std::optional<float> scale_of(const Program& score) {
 }
 
 KernelResult make_packed(const Attention& op, const Request& request) {
-  const DataType dtype = request.inputs[0].type.dtype;
-  if (dtype != DataType::kF32 && dtype != DataType::kF16 && dtype != DataType::kBF16)
-    return refuse("only f32, f16 and bf16");
+  for (size_t i = 0; i < 3; ++i)
+    if (const DataType dtype = request.inputs[i].type.dtype;
+        dtype != DataType::kF32 && !is_half(dtype))
+      return refuse("only f32, f16 and bf16");
   std::optional<Tape> score;
   const std::optional<float> scale = scale_of(op.score);
   if (!op.score.empty() && !scale) {

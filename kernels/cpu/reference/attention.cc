@@ -23,10 +23,32 @@ size_t product_bytes(std::span<const TensorView> inputs) {
   return cache_aligned(static_cast<size_t>(count(score_dims(inputs))) * width);
 }
 
+// k and v of 16 bits beside q of f32.
+bool is_widened(const TensorView& q, const TensorView& view) { return view.dtype != q.dtype; }
+
+size_t widened_bytes(std::span<const TensorView> inputs) {
+  size_t bytes = 0;
+  for (const TensorView& view : inputs.subspan(1, 2))
+    if (is_widened(inputs[0], view))
+      bytes += cache_aligned(static_cast<size_t>(count(view.dims)) * sizeof(float));
+  return bytes;
+}
+
 size_t scratch_bytes(const Attention& op, std::span<const TensorView> inputs,
                      std::span<const TensorView>) {
-  if (op.score.empty()) return product_bytes(inputs);
-  return product_bytes(inputs) + mapped_bytes(op.score, score_dims(inputs), inputs.size());
+  const size_t bytes = product_bytes(inputs) + widened_bytes(inputs);
+  if (op.score.empty()) return bytes;
+  return bytes + mapped_bytes(op.score, score_dims(inputs), inputs.size());
+}
+
+// The view, or its numbers in f32 at `to`, which moves behind them.
+TensorView in_type_of(const TensorView& q, const TensorView& view, std::byte*& to,
+                      ThreadTeam& team) {
+  if (!is_widened(q, view)) return view;
+  const TensorView wide = row_major_view(DataType::kF32, view.dims, to);
+  copy_elements(view, wide, team);
+  to += cache_aligned(static_cast<size_t>(count(view.dims)) * sizeof(float));
+  return wide;
 }
 
 // The head of k and v that head h of q goes with.
@@ -35,8 +57,8 @@ int64_t group_of(int64_t h, const TensorView& q, const TensorView& k) {
 }
 
 template <class E>
-void products(const ReferenceArgs& args, const TensorView& scores) {
-  const TensorView &q = args.inputs[0], &k = args.inputs[1];
+void products(const ReferenceArgs& args, const TensorView& k, const TensorView& scores) {
+  const TensorView& q = args.inputs[0];
   const int64_t depth = q.dims[3];
   args.team.for_ranges(
       count(scores.dims), kGrain / (depth + 1) + 1, [&](int64_t begin, int64_t end) {
@@ -54,8 +76,9 @@ void products(const ReferenceArgs& args, const TensorView& scores) {
 }
 
 template <class E, class S>
-void weigh(const Attention& op, const ReferenceArgs& args, const TensorView& scores) {
-  const TensorView &q = args.inputs[0], &v = args.inputs[2], &y = args.results[0];
+void weigh(const Attention& op, const ReferenceArgs& args, const TensorView& v,
+           const TensorView& scores) {
+  const TensorView &q = args.inputs[0], &y = args.results[0];
   const ResultElements<typename E::Acc> out(y);
   const int64_t keys = scores.dims[3];
   const Dims rows = part(y.dims, 0, 3);
@@ -89,14 +112,17 @@ void weigh(const Attention& op, const ReferenceArgs& args, const TensorView& sco
 
 void attention(const Attention& op, const ReferenceArgs& args) {
   const Dims dims = score_dims(args.inputs);
-  visit_float(args.inputs[0].dtype, [&]<class E>(E) {
+  const TensorView& q = args.inputs[0];
+  std::byte* scratch = args.scratch + product_bytes(args.inputs);
+  const TensorView k = in_type_of(q, args.inputs[1], scratch, args.team);
+  const TensorView v = in_type_of(q, args.inputs[2], scratch, args.team);
+  visit_float(q.dtype, [&]<class E>(E) {
     constexpr auto kScores = sizeof(typename E::Acc) == 8 ? DataType::kF64 : DataType::kF32;
     TensorView scores{kScores, dims, row_major_strides(dims), args.scratch};
-    products<E>(args, scores);
+    products<E>(args, k, scores);
     if (!op.score.empty())
-      scores = mapped(op.score, dims, scores, args.inputs.subspan(3),
-                      args.scratch + product_bytes(args.inputs), args.team);
-    visit_float(scores.dtype, [&]<class S>(S) { weigh<E, S>(op, args, scores); });
+      scores = mapped(op.score, dims, scores, args.inputs.subspan(3), scratch, args.team);
+    visit_float(scores.dtype, [&]<class S>(S) { weigh<E, S>(op, args, v, scores); });
   });
 }
 

@@ -135,6 +135,8 @@ std::string strides_text(Extents& extents, std::string_view index, int input) {
 KernelResult make_attention(const Attention& op, const Request& request, bool on_tensor_cores) {
   const DataType dtype = request.inputs[0].type.dtype;
   if (dtype == DataType::kF64) return refuse("f64");
+  for (const size_t i : {size_t{1}, size_t{2}})
+    if (request.inputs[i].type.dtype != dtype) return refuse("operands of different types");
   const Shape& q = request.inputs[0].type.shape;
   const Size depth = q[3], width = request.inputs[2].type.shape[3];
   if (!depth.known() || !width.known()) return refuse("a width of heads known only at run time");

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 
+#include "anneal/core/new_tensor.h"
+#include "anneal/core/strided_copy.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/engine/run/debug.h"
+#include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/tests/engine/build_and_run.h"
 #include "anneal/tests/error_of.h"
 
@@ -152,6 +155,68 @@ TEST(AppendedStates, AgreeWithTheReference) {
     }
   }
 }
+
+// The same decoder in 16 bits. CPUs compute it in f32, and keep its caches in 16 bits.
+class HalfAppendedStates : public ::testing::TestWithParam<DataType> {
+ protected:
+  static std::string decoder() {
+    std::string text(kDecoder);
+    const std::string half(to_string(GetParam()));
+    for (size_t at = 0; (at = text.find("f32", at)) != std::string::npos; at += half.size())
+      text.replace(at, 3, half);
+    return text;
+  }
+  static std::vector<float> floats(const ConstTensorView& view) {
+    const NewTensor dense = allocate_tensor(view.dtype, view.dims);
+    strided_copy(row_major_view(view.dtype, view.dims, dense.data.data()), view);
+    return elements(in_32_bits(dense.tensor).view());
+  }
+};
+
+TEST_P(HalfAppendedStates, AreReadByTheAttentionWhereTheyLie) {
+  const EngineFile file = build_with(decoder(), kCaches);
+  const Plan& plan = file.plans[0];
+  EXPECT_THAT(plan.appended_ports, ElementsAre(AppendedPorts{0, 1, 2}, AppendedPorts{1, 2, 2}));
+  const auto attention = std::ranges::find_if(
+      plan.steps, [](const Step& step) { return std::holds_alternative<Attention>(step.op); });
+  ASSERT_NE(attention, plan.steps.end());
+  EXPECT_EQ(base_of(plan, attention->inputs[1]), plan.outputs[1]);
+  EXPECT_EQ(base_of(plan, attention->inputs[2]), plan.outputs[2]);
+}
+
+TEST_P(HalfAppendedStates, AgreeWithTheReference) {
+  const float unit = GetParam() == DataType::kF16 ? 0x1p-10F : 0x1p-7F;
+  const Graph graph = parse_graph(decoder());
+  ExecutionContext context(engine_of(build_with(decoder(), kCaches)));
+  const Tensor none = in_16_bits(no_rows(3), GetParam());
+  std::vector<Tensor> inputs = {none, none, none};  // the last becomes x
+  for (int i = 0; i < 6; ++i) {
+    // 80 rows are too many for the loops of few rows.
+    std::vector<float> x = elements(random_f32({3,
+                                                i == 0   ? 5
+                                                : i == 4 ? 40
+                                                         : 1,
+                                                8},
+                                               static_cast<uint32_t>(i))
+                                        .view());
+    for (float& number : x) number /= 8;  // the softmax magnifies rounding of large scores
+    const Dims dims = {3, std::ssize(x) / 24, 8};
+    inputs[2] = in_16_bits(Tensor::of<float>(DataType::kF32, dims, x), GetParam());
+    const std::vector<Tensor> expected = evaluate(graph, inputs);
+    context.set_input("x", inputs[2].view());
+    context.run();
+    EXPECT_THAT(floats(context.output("seen")),
+                Pointwise(FloatNear(4 * unit), floats(expected[0].view())));
+    for (size_t k = 0; k < 2; ++k) {
+      const TensorView state = context.output(k == 0 ? "present.key" : "present.value");
+      EXPECT_THAT(floats(state), Pointwise(FloatNear(2 * unit), floats(expected[k + 1].view())));
+      inputs[k] = expected[k + 1];
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, HalfAppendedStates, ::testing::Values(DataType::kF16, DataType::kBF16),
+                         [](const auto& param) { return std::string(to_string(param.param)); });
 
 TEST(AppendedStates, OutputsAreRowMajor) {
   ExecutionContext context(engine_of(build_with(kDecoder, kCaches)));
