@@ -68,7 +68,7 @@ class ByteReader {
 // CRC-32C (Castagnoli), with the SSE 4.2 instruction where there is one.
 uint32_t crc32c(std::span<const std::byte> bytes, uint32_t seed = 0);
 // The same, on the threads of a team.
-uint32_t crc32c(std::span<const std::byte> bytes, ThreadTeam& team);
+uint32_t crc32c(std::span<const std::byte> bytes, ThreadTeam& team, uint32_t seed = 0);
 // FNV-1a, 64 bit: for hash tables, not for files.
 uint64_t hash_bytes(std::span<const std::byte> bytes, uint64_t seed = 0xcbf29ce484222325u);
 

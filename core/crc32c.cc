@@ -114,7 +114,7 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t seed) {
   return ~remainder(bytes, ~seed);
 }
 
-uint32_t crc32c(std::span<const std::byte> bytes, ThreadTeam& team) {
+uint32_t crc32c(std::span<const std::byte> bytes, ThreadTeam& team, uint32_t seed) {
   constexpr int kDoublings = 20;
   constexpr size_t kPiece = size_t{1} << kDoublings;
   static constexpr ByteTables kZeros = zeros_tables(kDoublings);
@@ -123,7 +123,7 @@ uint32_t crc32c(std::span<const std::byte> bytes, ThreadTeam& team) {
     for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
       pieces[i] = remainder(bytes.subspan(i * kPiece, kPiece), 0);
   });
-  uint32_t crc = ~uint32_t{0};
+  uint32_t crc = ~seed;
   for (const uint32_t piece : pieces) crc = append_zeros(kZeros, crc) ^ piece;
   return ~remainder(bytes.subspan(pieces.size() * kPiece), crc);
 }

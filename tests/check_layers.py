@@ -161,7 +161,7 @@ VENDORS = [
     (r"onnx/.*", r"tests/.*"),
     (r"(cuda|cudnn|cublas|cublasLt|nvrtc|nvml|nvToolsExt).*\.h", r"kernels/cuda/.*|tests/.*|bench/gpu/.*"),
     (r"dnnl.*|oneapi/.*", r"kernels/cpu/.*|tests/.*"),
-    (r"hwy/.*", r"core/.*|kernels/cpu/.*|tests/.*|bench/.*"),
+    (r"hwy/.*", r"core/.*|kernels/cpu/.*|optimizer/precision/.*|tests/.*|bench/.*"),
     (r"archive(_entry)?\.h|CLI/.*", r"cli/.*|tests/.*|bench/.*"),
     (r"nlohmann/.*", r"cli/.*|engine/(data|onnx|tune)/.*|samples/.*|tests/.*|bench/.*"),
     (r"nanobind/.*", r"python/.*"),

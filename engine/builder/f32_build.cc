@@ -87,8 +87,10 @@ EngineFile F32Build::build(const Graph& model) const {
   // The graph is no longer the one that the table's fingerprint is of; these passes read no table.
   const std::vector<Pass> passes = passes_of_precision(options_.passes);
   options.passes.only.clear();
-  for (const Pass& pass : passes) options.passes.only.emplace_back(pass.name);
-  if (passes.empty()) options.passes.skip = {std::string(kAllPasses)};
+  // merge_siblings copies weights, and changes no result.
+  for (const Pass& pass : passes)
+    if (pass.name != "merge_siblings") options.passes.only.emplace_back(pass.name);
+  if (options.passes.only.empty()) options.passes.skip = {std::string(kAllPasses)};
   return anneal::build(kept_->clone(), options);
 }
 

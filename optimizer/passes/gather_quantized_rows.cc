@@ -62,10 +62,10 @@ std::optional<Table> table_of(const Graph& graph, LayerId id) {
   return table;
 }
 
-Table packed_where_possible(Table table) {
+Table packed_where_possible(Table table, int threads) {
   const int64_t block = table.integers.dims()[1] / table.scales.dims()[1];
   auto fewer = in_fewer_bits(table.integers, table.scales, table.zeros ? &*table.zeros : nullptr,
-                             true, block);
+                             true, block, threads);
   if (!fewer) return table;
   return {.integers = std::move(fewer->codes),
           .scales = std::move(fewer->scales),
@@ -178,7 +178,7 @@ bool gather_rows(Graph& graph, LayerId id, PassRun& run) {
                                   found->integers.dims()[0]));
     return false;
   }
-  const Table table = packed_where_possible(*std::move(found));
+  const Table table = packed_where_possible(*std::move(found), run.options.threads);
   const Saving saved{.bytes = element_count(graph, graph.layer(id).outputs[0]) * 3};
   if (!RowGather(graph, id, table).replace()) return false;
   run.did(name,

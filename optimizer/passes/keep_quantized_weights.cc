@@ -132,12 +132,12 @@ class Keeper {
     return depth_ == 1 && block > 0 && block % kLeastWeightBlock == 0;
   }
   // REQUIRES here and below: why_not() is empty
-  std::optional<PackedWeights> packed() const {
+  std::optional<PackedWeights> packed(int threads) const {
     const Tensor& codes = *graph_.constant(graph_.layer(dequantize_).inputs[0]);
     const Factors factors = this->factors();
     if (!are_integers()) return packed_floats(encoding(), codes, factors.scales, depth_ == 1);
     return in_fewer_bits(codes, factors.scales, factors.zeros ? &*factors.zeros : nullptr,
-                         depth_ == 1, codes.dims()[depth_]);
+                         depth_ == 1, codes.dims()[depth_], threads);
   }
   KeptWeights make(std::optional<PackedWeights> fewer) const {
     const Layer& weights = graph_.layer(dequantize_);
@@ -239,7 +239,7 @@ bool keep(Graph& graph, LayerId id, double bytes, const LayerPrecisions& precisi
   bool may_round = keeper.are_integers() && rows_may_be_rounded(graph, id, run.options, precisions);
   why = why_floats_are_faster(graph, id, keeper.row_count(), bytes, run.options);
   std::optional<PackedWeights> fewer;
-  if (why.empty() || may_round) fewer = keeper.packed();
+  if (why.empty() || may_round) fewer = keeper.packed(run.options.threads);
   // Rounded rows add more to the error of weights of 8 bits: only where the model asks for them.
   if (!fewer)
     may_round =

@@ -28,6 +28,7 @@
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/analysis/scaling.h"
 #include "anneal/optimizer/passes/passes.h"
+#include "anneal/optimizer/precision/half_weights.h"
 #include "anneal/optimizer/precision/integer_weights.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/precision/quantized_weights.h"
@@ -278,19 +279,9 @@ class WeightQuantizer {
         graph_.value(value).type().dtype == DataType::kF64)
       return fmt::format("they are {}", to_string(graph_.value(value).type().dtype));
     if (graph_.is_output(value)) return "they are an output of the model";
-    if (!are_finite(*graph_.constant(value))) return "they are not all finite";
+    if (!are_all_finite(*graph_.constant(value), run_.options.threads))
+      return "they are not all finite";
     return {};
-  }
-
-  static bool are_finite(const Tensor& weights) {
-    const auto has_finite = [](const auto& numbers, const auto& real) {
-      return std::ranges::all_of(numbers,
-                                 [&](const auto& each) { return std::isfinite(real(each)); });
-    };
-    const auto of_half = [](auto each) { return to_f32(each); };
-    if (weights.dtype() == DataType::kF16) return has_finite(weights.as<Float16>(), of_half);
-    if (weights.dtype() == DataType::kBF16) return has_finite(weights.as<BFloat16>(), of_half);
-    return has_finite(weights.as<float>(), [](float each) { return each; });
   }
 
   // Asked about zeros, since quantizing takes long.

@@ -7,6 +7,7 @@
 #include "anneal/core/bytes.h"
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/fail.h"
+#include "anneal/core/parallel.h"
 #include "anneal/optimizer/analysis/query.h"
 
 namespace anneal {
@@ -26,23 +27,24 @@ bool is_weight(const Tensor& tensor) {
   return (is_float(tensor.dtype()) || is_byte) && tensor.count() > 1;
 }
 
-void add(const Graph& graph, uint32_t& names, uint32_t& weights) {
+void add(const Graph& graph, ThreadTeam& team, uint32_t& names, uint32_t& weights) {
   for (const LayerId id : graph.order()) {
     const Layer& layer = graph.layer(id);
     if (is_product(graph, id)) names = add(names, layer.name);
     for (const ValueId input : layer.inputs) {
       const Tensor* constant = input == ValueId::kNone ? nullptr : graph.constant(input);
-      if (constant && is_weight(*constant)) weights = crc32c(constant->bytes(), weights);
+      if (constant && is_weight(*constant)) weights = crc32c(constant->bytes(), team, weights);
     }
   }
-  for (const Graph& body : graph.bodies()) add(body, names, weights);
+  for (const Graph& body : graph.bodies()) add(body, team, names, weights);
 }
 
 }  // namespace
 
-uint64_t fingerprint(const Graph& graph) {
+uint64_t fingerprint(const Graph& graph, int threads) {
   uint32_t names = 0, weights = 0;
-  add(graph, names, weights);
+  ThreadTeam team(threads > 0 ? threads : hardware_threads());
+  add(graph, team, names, weights);
   return std::max<uint64_t>(uint64_t{names} << 32 | weights, 1);
 }
 

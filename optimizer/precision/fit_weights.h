@@ -1,6 +1,9 @@
 // Scales of weights with the least error of rounding them to integers.
 #pragma once
+#include <cstdint>
 #include <span>
+
+#include "anneal/core/dtype.h"
 
 namespace anneal {
 
@@ -21,9 +24,6 @@ inline float integer_of(float weight, float scale, IntegerLimits limits) {
 // The sum of (w - s * integer_of(w, s))^2.
 double rounding_error(std::span<const float> weights, float scale, IntegerLimits limits = {});
 
-// REQUIRES: no square leaves f32
-double sum_of_squares(std::span<const float> weights);
-
 // The scale of the least error found, never more than that of `by_largest`, the scale by which
 // the largest magnitude becomes 127. A coarser scale may hit a grid that the weights lie on
 // already, a finer one clips the largest to round the others better; of the best the least-squares
@@ -31,9 +31,17 @@ double sum_of_squares(std::span<const float> weights);
 // a normal scale
 float fitted_scale(std::span<const float> weights, float by_largest);
 
-// The same from fewer candidates, for millions of blocks. The weight of the largest magnitude
-// becomes about `low`, or `high` if that is better, so the scale may be negative. 1 for weights of
-// 0. REQUIRES: the largest magnitude is 0 or near 1, so that no square leaves f32
-float fitted_block_scale(std::span<const float> block, IntegerLimits limits);
+// A block of weights as integers times a scale.
+struct QuantizedBlock {
+  float scale = 1;
+  double error = 0, square = 0;  // the sums of the squared errors, and of the squared weights
+};
+
+// The same from fewer candidates, for millions of blocks; integers go to `to`. The weight of the
+// largest magnitude becomes about `low`, or `high` if that is better, so the scale may be negative.
+// It is a number of `scale_type` other than 0. memory: room for the weights. REQUIRES: finite
+// weights
+QuantizedBlock quantize_block(std::span<const float> weights, IntegerLimits limits,
+                              DataType scale_type, std::span<float> memory, int8_t* to);
 
 }  // namespace anneal

@@ -9,6 +9,7 @@
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
 #include "anneal/optimizer/analysis/channel_weights.h"
+#include "anneal/optimizer/precision/constant_statistics.h"
 
 namespace anneal {
 namespace {
@@ -48,6 +49,24 @@ bool are_all(size_t count, int threads, Is&& is) {
   return are_all;
 }
 
+// Whether no number has all bits of the exponent.
+template <class Bits>
+bool no_exponent_is_full(const Tensor& numbers, Bits exponent, int threads) {
+  constexpr size_t kBlock = 64;  // a fixed number, for the compiler's vectors
+  const auto* const bits = reinterpret_cast<const Bits*>(numbers.bytes().data());
+  const auto count = static_cast<size_t>(numbers.count());
+  return are_all(count / kBlock + 1, threads, [&](size_t block) {
+    const Bits* const of_block = bits + block * kBlock;
+    Bits found = 0;
+    if (const size_t rest = count - block * kBlock; rest < kBlock) {
+      for (size_t i = 0; i < rest; ++i) found |= (of_block[i] & exponent) == exponent;
+    } else {
+      for (size_t i = 0; i < kBlock; ++i) found |= (of_block[i] & exponent) == exponent;
+    }
+    return found == 0;
+  });
+}
+
 // to[i] = f(i)
 template <class T, class F>
 Tensor made_of(DataType dtype, const Dims& dims, int threads, F&& f) {
@@ -72,33 +91,18 @@ std::optional<DataType> half_of_numbers(std::span<const float> numbers, int thre
 
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
                                DataType dtype, int threads) {
-  const std::span<const float> values = weights.as<float>();
-  const auto layout = channel_weights(graph, id);
-  const auto channels = static_cast<size_t>(layout ? layout->written_count : 1);
-  std::vector<float> most(channels);
-  std::vector<double> power(channels), lost(channels);
-  const auto add = [&](size_t channel, float value) {
-    if (!std::isfinite(value)) return;
-    const double error = double{value} - in_half(value, dtype);
-    most[channel] = std::max(most[channel], std::abs(value));
-    power[channel] += double{value} * value;
-    lost[channel] += error * error;
-  };
-  if (layout)
-    for_written_channels(*layout, threads, [&](int64_t begin, int64_t end) {
-      for_each_weight(*layout, begin, end,
-                      [&](size_t at, size_t, size_t written) { add(written, values[at]); });
-    });
-  else
-    for (const float value : values) add(0, value);
-  const float largest = *std::ranges::max_element(most);
+  const ChannelLosses losses =
+      channel_losses(weights.as<float>(), channel_weights(graph, id), dtype, threads);
+  const float largest = std::ranges::max(losses.most);
   if (std::isinf(in_half(largest, dtype)))
     return fmt::format("a weight of magnitude {:g} is beyond {}", largest, to_string(dtype));
-  const double strongest = *std::max_element(power.begin(), power.end());
+  const double strongest = std::ranges::max(losses.squares);
+  const size_t channels = losses.most.size();
   size_t harmed = 0;
   for (size_t c = 0; c < channels; ++c)
-    harmed += power[c] > 0 && power[c] >= strongest * kWeakChannel * kWeakChannel &&
-              lost[c] > power[c] * kWeightsError * kWeightsError;
+    harmed += losses.squares[c] > 0 &&
+              losses.squares[c] >= strongest * kWeakChannel * kWeakChannel &&
+              losses.lost[c] > losses.squares[c] * kWeightsError * kWeightsError;
   // bf16 costs every weight up to 2^-9, and a channel less than that.
   if (harmed == 0) return {};
   return fmt::format("the weights of {} of {} channels are too small for {}", harmed, channels,
@@ -118,11 +122,11 @@ Tensor in_32_bits(const Tensor& halves, int threads) {
                         [&](size_t i) { return float_of_half(from[i], half); });
 }
 
-bool are_all_finite(const Tensor& halves, int threads) {
-  const auto* const bits = reinterpret_cast<const uint16_t*>(halves.bytes().data());
-  const uint16_t exponent = halves.dtype() == DataType::kF16 ? 0x7c00 : 0x7f80;
-  return are_all(static_cast<size_t>(halves.count()), threads,
-                 [&](size_t i) { return (bits[i] & exponent) != exponent; });
+bool are_all_finite(const Tensor& floats, int threads) {
+  if (floats.dtype() == DataType::kF32)
+    return no_exponent_is_full<uint32_t>(floats, 0x7f800000, threads);
+  return no_exponent_is_full<uint16_t>(floats, floats.dtype() == DataType::kF16 ? 0x7c00 : 0x7f80,
+                                       threads);
 }
 
 bool are_numbers_of(const Tensor& floats, const Tensor& halves, int threads) {

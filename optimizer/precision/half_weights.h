@@ -47,8 +47,8 @@ std::optional<DataType> half_of_numbers(std::span<const float> numbers, int thre
 // f32 rounded to f16 or bf16, and f16 or bf16 as f32. threads: as above.
 Tensor in_16_bits(const Tensor& floats, DataType half, int threads = 1);
 Tensor in_32_bits(const Tensor& halves, int threads = 1);
-// Whether no element of a tensor of 16 bits is infinite or NaN.
-bool are_all_finite(const Tensor& halves, int threads = 1);
+// Whether no element of a tensor of f32, f16 or bf16 is infinite or NaN.
+bool are_all_finite(const Tensor& floats, int threads = 1);
 // Whether the f32 numbers are those of a tensor of 16 bits, and of as many elements.
 bool are_numbers_of(const Tensor& floats, const Tensor& halves, int threads = 1);
 

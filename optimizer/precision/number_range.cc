@@ -7,6 +7,7 @@
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/parallel.h"
+#include "anneal/optimizer/precision/constant_statistics.h"
 
 namespace anneal {
 namespace {
@@ -99,21 +100,25 @@ NumberRange of_function(Opcode opcode, const NumberRange& a) {
 // Numbers that a thread takes at once.
 constexpr int64_t kNumbersAtOnce = 1 << 16;
 
+// The hull of `range` and the numbers.
+template <class T>
+NumberRange with_elements(NumberRange range, std::span<const T> values) {
+  for (const T element : values) range = hull(range, range_of_number(static_cast<double>(element)));
+  return range;
+}
+NumberRange with_elements(const NumberRange& range, std::span<const float> values) {
+  const FloatRange floats = range_of_floats(values);
+  return hull(range, {floats.least, floats.most, floats.is_integer});
+}
+
 template <class T>
 NumberRange of_elements(std::span<const T> values, int threads) {
   constexpr NumberRange kNone = {kUnbounded, -kUnbounded, true};
   NumberRange all = kNone;
   std::mutex merging;
   const auto visit = [&](int64_t begin, int64_t end) {
-    NumberRange range = kNone;
-    for (const T element :
-         values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))) {
-      const auto value =
-          std::isnan(static_cast<double>(element)) ? 0 : static_cast<double>(element);
-      range.least = std::min(range.least, value);
-      range.most = std::max(range.most, value);
-      range.is_integer = range.is_integer && range_of_number(value).is_integer;
-    }
+    const NumberRange range = with_elements(
+        kNone, values.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin)));
     const std::lock_guard lock(merging);
     all = hull(all, range);
   };

@@ -1,11 +1,16 @@
 #include "anneal/optimizer/precision/packed_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <mutex>
 #include <span>
 #include <vector>
 
 #include "anneal/core/new_tensor.h"
+#include "anneal/core/parallel.h"
 
 namespace anneal {
 namespace {
@@ -16,15 +21,32 @@ struct Ends {
   int low = 0, high = 0;
 };
 
+constexpr int64_t kIntegersAtOnce = 1 << 16;  // numbers that a thread takes
+
 template <class T>
-Ends ends_of(std::span<const T> numbers) {
-  const auto [low, high] = std::minmax_element(numbers.begin(), numbers.end());
-  return {int{*low}, int{*high}};
+Ends ends_of(std::span<const T> numbers, int threads) {
+  std::array<bool, 256> all{};  // the bytes that occur
+  std::mutex merging;
+  ThreadTeam(threads > 0 ? threads : hardware_threads())
+      .for_ranges(std::ssize(numbers), kIntegersAtOnce, [&](int64_t begin, int64_t end) {
+        std::array<bool, 256> here{};
+        for (int64_t i = begin; i < end; ++i)
+          here[static_cast<uint8_t>(numbers[static_cast<size_t>(i)])] = true;
+        const std::lock_guard lock(merging);
+        std::ranges::transform(all, here, all.begin(), std::logical_or());
+      });
+  Ends ends = {std::numeric_limits<T>::max(), std::numeric_limits<T>::lowest()};
+  for (size_t byte = 0; byte < all.size(); ++byte)
+    if (all[byte]) {
+      ends.low = std::min(ends.low, int{static_cast<T>(byte)});
+      ends.high = std::max(ends.high, int{static_cast<T>(byte)});
+    }
+  return ends;
 }
 
-Ends ends_of(const Tensor& integers) {
-  return integers.dtype() == DataType::kI8 ? ends_of(integers.as<int8_t>())
-                                           : ends_of(integers.as<uint8_t>());
+Ends ends_of(const Tensor& integers, int threads) {
+  return integers.dtype() == DataType::kI8 ? ends_of(integers.as<int8_t>(), threads)
+                                           : ends_of(integers.as<uint8_t>(), threads);
 }
 
 int integer_at(const Tensor& integers, size_t i) {
@@ -57,18 +79,30 @@ int shift_of(const Ends& ends, const Ends& zero, int bits) {
   return ends.high - zero.low <= most_code(bits) ? std::min(ends.low, zero.low) : ends.low;
 }
 
-// Codes of `bits` bits, the first of a byte in its lowest bits: numbers of a row less `shift`.
-template <class T>
-Tensor codes_of(const Tensor& rows, int shift, int bits) {
-  const int in_byte = 8 / bits;
-  NewTensor made = allocate_tensor(DataType::kU8, {rows.dims()[0], rows.dims()[1] / in_byte});
-  const T* from = rows.as<T>().data();
-  for (std::byte& to : made.data) {
-    int byte = 0;
-    for (int i = 0; i < in_byte; ++i) byte |= (*from++ - shift) << (i * bits);
-    to = static_cast<std::byte>(byte);
-  }
+// Codes of kBits bits, the first of a byte in its lowest bits: numbers of a row less `shift`.
+template <int kBits, class T>
+Tensor codes_of(const Tensor& rows, int shift, int threads) {
+  constexpr int kInByte = 8 / kBits;
+  NewTensor made = allocate_tensor(DataType::kU8, {rows.dims()[0], rows.dims()[1] / kInByte});
+  const T* const numbers = rows.as<T>().data();
+  ThreadTeam(threads > 0 ? threads : hardware_threads())
+      .for_ranges(std::ssize(made.data), kIntegersAtOnce, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          int byte = 0;
+          for (int k = 0; k < kInByte; ++k)
+            byte |= (numbers[i * kInByte + k] - shift) << (k * kBits);
+          made.data[static_cast<size_t>(i)] = static_cast<std::byte>(byte);
+        }
+      });
   return made.tensor;
+}
+template <int kBits>
+Tensor codes_of(const Tensor& rows, int shift, int threads) {
+  return rows.dtype() == DataType::kI8 ? codes_of<kBits, int8_t>(rows, shift, threads)
+                                       : codes_of<kBits, uint8_t>(rows, shift, threads);
+}
+Tensor codes_of(const Tensor& rows, int shift, int bits, int threads) {
+  return bits == 2 ? codes_of<2>(rows, shift, threads) : codes_of<4>(rows, shift, threads);
 }
 
 Tensor in_rows(const Tensor& matrix, bool transposed) {
@@ -78,17 +112,16 @@ Tensor in_rows(const Tensor& matrix, bool transposed) {
                                          : transposed_matrix<uint8_t>(matrix);
 }
 
-std::optional<PackedWeights> in_bits(int bits, const Tensor& integers, const Tensor& scales,
-                                     const Tensor* zeros, bool transposed) {
-  const Ends ends = ends_of(integers), zero = zeros ? ends_of(*zeros) : Ends{};
+std::optional<PackedWeights> in_bits(int bits, const Ends& ends, const Tensor& integers,
+                                     const Tensor& scales, const Tensor* zeros, bool transposed,
+                                     int threads) {
+  const Ends zero = zeros ? ends_of(*zeros, threads) : Ends{};
   if (ends.high - ends.low > most_code(bits)) return std::nullopt;
   const int shift = shift_of(ends, zero, bits);
   if (zero.low - shift < 0 || zero.high - shift > 255) return std::nullopt;
   const Tensor rows = in_rows(integers, transposed);
   PackedWeights made{.encoding = bits == 2 ? WeightEncoding::kU2 : WeightEncoding::kU4,
-                     .codes = integers.dtype() == DataType::kI8
-                                  ? codes_of<int8_t>(rows, shift, bits)
-                                  : codes_of<uint8_t>(rows, shift, bits),
+                     .codes = codes_of(rows, shift, bits, threads),
                      .scales = in_rows(scales, transposed),
                      .zeros = {}};
   if (zero.low - shift == middle_of(bits) && zero.high == zero.low) return made;
@@ -104,11 +137,13 @@ std::optional<PackedWeights> in_bits(int bits, const Tensor& integers, const Ten
 }  // namespace
 
 std::optional<PackedWeights> in_fewer_bits(const Tensor& integers, const Tensor& scales,
-                                           const Tensor* zeros, bool transposed, int64_t piece) {
+                                           const Tensor* zeros, bool transposed, int64_t piece,
+                                           int threads) {
   if (integers.count() == 0) return std::nullopt;
+  const Ends ends = ends_of(integers, threads);
   for (const int bits : {2, 4}) {
     if (piece % (8 / bits) != 0) continue;
-    if (auto made = in_bits(bits, integers, scales, zeros, transposed)) return made;
+    if (auto made = in_bits(bits, ends, integers, scales, zeros, transposed, threads)) return made;
   }
   return std::nullopt;
 }
@@ -119,7 +154,7 @@ std::optional<PackedWeights> packed_floats(WeightEncoding encoding, const Tensor
   const Tensor rows = in_rows(codes, transposed);
   const int bits = bits_of(encoding);
   return PackedWeights{.encoding = encoding,
-                       .codes = bits == 8 ? rows : codes_of<uint8_t>(rows, 0, bits),
+                       .codes = bits == 8 ? rows : codes_of(rows, 0, bits, 1),
                        .scales = in_rows(scales, transposed),
                        .zeros = {}};
 }

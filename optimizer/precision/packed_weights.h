@@ -20,9 +20,10 @@ struct PackedWeights {
 // transposed; zeros may be null and have the type of the integers. In 2 bits if no two integers
 // differ by more than 3, else in 4 bits if none differ by more than 15, and pieces of `piece`
 // integers of K, which divides it, fill their bytes. Else none, or if a zero point does not fit u8
-// then.
+// then. threads: 0: one per core.
 std::optional<PackedWeights> in_fewer_bits(const Tensor& integers, const Tensor& scales,
-                                           const Tensor* zeros, bool transposed, int64_t piece);
+                                           const Tensor* zeros, bool transposed, int64_t piece,
+                                           int threads = 1);
 
 // codes: of floats, a byte each, laid out as the integers above. None if K is no multiple of the
 // codes in a byte.

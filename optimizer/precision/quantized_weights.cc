@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/core/float16.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
+#include "anneal/kernels/cpu/base/transpose_square.h"
 #include "anneal/optimizer/precision/fit_weights.h"
 #include "anneal/optimizer/precision/half_weights.h"
 
@@ -66,9 +68,19 @@ class CopiedRows {
                        to + row * stride(), [](T number) { return real_of(number); });
       return;
     }
+    // Squares of f32 are transposed; the other columns and rows are copied by elements.
+    const bool has_squares = std::is_same_v<T, float>;
+    const int64_t in_squares = has_squares ? count / 4 * 4 : 0;
+    const int64_t deep = has_squares ? depth_ / 4 * 4 : 0;
+    if constexpr (std::is_same_v<T, float>)
+      for (int64_t k = 0; k < deep; k += 4)
+        for (int64_t row = 0; row < in_squares; row += 4)
+          cpu::transpose_square(matrix + k * rows_ + first + row, rows_, to + row * stride() + k,
+                                stride());
     const T* from = matrix + first;
     for (int64_t k = 0; k < depth_; ++k, from += rows_)
-      for (int64_t row = 0; row < count; ++row) to[row * stride() + k] = real_of(from[row]);
+      for (int64_t row = k < deep ? in_squares : 0; row < count; ++row)
+        to[row * stride() + k] = real_of(from[row]);
   }
 
   const Tensor& matrix_;
@@ -77,63 +89,10 @@ class CopiedRows {
   std::vector<float> memory_;
 };
 
-// In parts of a fixed length, which the compiler makes vectors of.
-void round_to(std::span<const float> weights, float scale, IntegerLimits limits, int8_t* to) {
-  constexpr size_t kPart = 8;
-  size_t i = 0;
-  for (; i + kPart <= weights.size(); i += kPart)
-    for (size_t k = i; k < i + kPart; ++k)
-      to[k] = static_cast<int8_t>(integer_of(weights[k], scale, limits));
-  for (; i < weights.size(); ++i)
-    to[i] = static_cast<int8_t>(integer_of(weights[i], scale, limits));
-}
-
-float in_type(double scale, DataType dtype) {
-  if (dtype == DataType::kF16) return to_f32(to_f16(scale));
-  const auto rounded = static_cast<float>(scale);
-  return dtype == DataType::kBF16 ? to_f32(to_bf16(rounded)) : rounded;
-}
-
-// One block. Scales are fitted to weights that a power of two has brought near 1, so that no square
-// of a weight leaves f32.
-class Block {
- public:
-  Block(std::span<const float> weights, std::vector<float>& memory) {
-    float largest = 0;
-    for (const float weight : weights) largest = std::max(largest, std::abs(weight));
-    if (largest > 0) exponent_ = std::ilogb(largest);
-    memory.resize(weights.size());
-    const double factor = std::ldexp(1.0, -exponent_);
-    for (size_t i = 0; i < weights.size(); ++i) memory[i] = static_cast<float>(weights[i] * factor);
-    near_1_ = memory;
-  }
-
-  // The scale, of the type; integers go to `to`.
-  float quantize(IntegerLimits limits, DataType dtype, int8_t* to) {
-    const float fitted = fitted_block_scale(near_1_, limits);
-    float scale = in_type(std::ldexp(double{fitted}, exponent_), dtype);
-    if (scale == 0) scale = dtype == DataType::kF16 ? 0x1p-24F : 0x1p-126F;
-    const auto scale_near_1 = static_cast<float>(std::ldexp(double{scale}, -exponent_));
-    round_to(near_1_, scale_near_1, limits, to);
-    error_ = rounding_error(near_1_, scale_near_1, limits);
-    return scale;
-  }
-
-  double error() const { return std::ldexp(error_, 2 * exponent_); }
-  double square() const { return std::ldexp(sum_of_squares(near_1_), 2 * exponent_); }
-
- private:
-  int exponent_ = 0;
-  std::span<const float> near_1_;
-  double error_ = 0;
-};
-
 }  // namespace
 
 std::string why_not_quantized(const Tensor& weights, int64_t axis) {
-  const auto values = weights.as<float>();
-  if (!std::ranges::all_of(values, [](float value) { return std::isfinite(value); }))
-    return "its weights are not all finite";
+  if (!are_all_finite(weights)) return "its weights are not all finite";
   const int64_t channels = weights.dims()[static_cast<int>(axis)];
   if (channels == 0 || weights.count() == 0) return "it has no weights";
   if (weights.count() / channels > kMostProducts)
@@ -193,29 +152,29 @@ QuantizedWeights quantize_channels(const Tensor& weights, int64_t axis, bool fit
 
 QuantizedRows quantize_rows(const Tensor& matrix, bool of_columns, int bits, int64_t block,
                             int threads) {
-  constexpr int64_t kTogether = 16;  // columns that share a line of the cache
+  constexpr int64_t kTogether = 32;  // columns that share lines of the cache
   const int64_t rows = matrix.dims()[of_columns ? 1 : 0], depth = matrix.dims()[of_columns ? 0 : 1];
   const IntegerLimits limits = bits == 4 ? kLimitsOf4Bits : IntegerLimits{};
   NewTensor integers = allocate_tensor(DataType::kI8, {rows, depth});
   std::vector<float> scales(static_cast<size_t>(rows * (depth / block)));
   std::vector<double> errors(static_cast<size_t>(rows)), squares(static_cast<size_t>(rows));
-  const auto quantize = [&](int64_t row, std::span<const float> weights,
-                            std::vector<float>& memory) {
+  const auto quantize = [&](int64_t row, std::span<const float> weights, std::span<float> memory) {
     auto* to = reinterpret_cast<int8_t*>(integers.data.data()) + row * depth;
     const auto at = static_cast<size_t>(row);
     for (int64_t begin = 0; begin < depth; begin += block, to += block) {
-      Block one(weights.subspan(static_cast<size_t>(begin), static_cast<size_t>(block)), memory);
-      scales[static_cast<size_t>((row * depth + begin) / block)] =
-          one.quantize(limits, matrix.dtype(), to);
-      errors[at] += one.error();
-      squares[at] += one.square();
+      const QuantizedBlock made =
+          quantize_block(weights.subspan(static_cast<size_t>(begin), static_cast<size_t>(block)),
+                         limits, matrix.dtype(), memory, to);
+      scales[static_cast<size_t>((row * depth + begin) / block)] = made.scale;
+      errors[at] += made.error;
+      squares[at] += made.square;
     }
   };
   ThreadTeam team(threads > 0 ? threads : hardware_threads());
   const int64_t parts = (rows + kTogether - 1) / kTogether;
   team.for_ranges(parts, 1, [&](int64_t begin, int64_t end) {
     CopiedRows copied(matrix, of_columns);
-    std::vector<float> memory;
+    std::vector<float> memory(static_cast<size_t>(block));
     for (int64_t first = begin * kTogether; first < std::min(end * kTogether, rows);
          first += kTogether) {
       const int64_t count = std::min(kTogether, rows - first);

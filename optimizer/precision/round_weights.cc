@@ -1,5 +1,12 @@
 #include "anneal/optimizer/precision/round_weights.h"
 
+#include "anneal/kernels/cpu/base/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "anneal/optimizer/precision/round_weights.cc"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -7,14 +14,20 @@
 #include <cstring>
 #include <limits>
 #include <span>
-#include <type_traits>
 #include <vector>
 
 #include "anneal/core/float16.h"
 #include "anneal/core/new_tensor.h"
 #include "anneal/core/parallel.h"
+#include "anneal/kernels/cpu/base/transpose_square.h"
 #include "anneal/optimizer/precision/half_weights.h"
+// In this order, which formatting must not change:
+#include "anneal/kernels/cpu/program/tape_math-inl.h"
+//
+#include "anneal/kernels/cpu/program/vector_lanes-inl.h"
 
+#ifndef ANNEAL_ROUNDED_CHANNELS
+#define ANNEAL_ROUNDED_CHANNELS
 namespace anneal {
 namespace {
 
@@ -66,48 +79,13 @@ Choices choices_of(float weight, DataType half) {
   return {nearest, std::isfinite(other) ? other - nearest : 0};
 }
 
-// Channels of more weights gain little by a scale.
-constexpr size_t kFewWeights = 64;
-
-// To 12 digits, so that its products with numbers of 8 digits, or 11, are exact.
-double to_12_digits(double value) {
-  int exponent = 0;
-  const double fraction = std::frexp(value, &exponent);
-  return std::ldexp(std::nearbyint(std::ldexp(fraction, 12)), exponent - 12);
+// Columns, as channels, are rounded in groups: the more, the more of a page each row of them is,
+// but their numbers shall stay in the second-level cache.
+constexpr int64_t kFewColumns = 32, kMostColumns = 128;
+constexpr int64_t kNumbersAtOnce = 1 << 18;
+int64_t columns_at_once(int64_t rows) {
+  return std::clamp(kNumbersAtOnce / rows / kFewColumns * kFewColumns, kFewColumns, kMostColumns);
 }
-
-double scale_for(std::span<const float> channel, DataType half) {
-  double most = 0;
-  for (const float weight : channel) most = std::max(most, std::abs(double{weight}));
-  // Beyond these, what is divided, or multiplied again, could leave f32's normal numbers.
-  if (most < 0x1p-100 || most > 0x1p100) return 1;
-  const auto error = [&](double scale) {
-    double squares = 0;
-    for (const float weight : channel) {
-      const auto divided = static_cast<float>(weight / scale);
-      const double off = in_half(divided, half) * scale - weight;
-      squares += off * off;
-    }
-    return squares;
-  };
-  double best = 1, least = error(1) / 2;
-  const int digits = half == DataType::kF16 ? 11 : 8;
-  const int end = 1 << digits;
-  // The largest weight becomes each of the numbers that there are between a power of two and the
-  // next.
-  for (int largest = end / 2; largest < end; ++largest) {
-    const double scale = to_12_digits(most / largest);
-    if (const double found = error(scale); found < least) {
-      least = found;
-      best = scale;
-    }
-  }
-  return best;
-}
-
-// Columns, as channels, are rounded in groups of this size: a row of them is two lines of the
-// cache.
-constexpr int64_t kColumnsAtOnce = 32;
 // Rows of columns that are fetched ahead: the hardware does not see strides of several pages.
 constexpr size_t kRowsAhead = 8;
 
@@ -117,6 +95,26 @@ constexpr int32_t kInfinity = 0x7f800000;  // as the bits of f32
 constexpr int32_t magnitude_of(uint32_t bits) { return static_cast<int32_t>(bits) & ~kSign; }
 // All bits, or none.
 constexpr int32_t mask(bool is_set) { return -static_cast<int32_t>(is_set); }
+
+// Channels [begin, end) of those of all matrices, in groups of `at_once`, go to `rounded`, which
+// has the weights' layout.
+struct ChannelsToRound {
+  std::span<const float> weights;
+  const ChannelWeights& layout;
+  DataType half, stored;
+  int64_t at_once;
+  std::byte* rounded;
+};
+
+}  // namespace
+}  // namespace anneal
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace anneal::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
 
 // Rounds the weights of an output channel: some windows of `inner` weights each. Its loops over
 // blocks have no branches, for the compiler's vectors.
@@ -187,9 +185,17 @@ class ChannelRounder {
     }
     std::memcpy(step_.data() + block * kBlock, step, sizeof step);
     std::memcpy(error_.data() + block * kBlock, error, sizeof error);
-    double sum = 0;
-    for (const float each : error) sum += double{each};
-    return sum;
+    return sum_of_block(error);
+  }
+
+  // By as many sums as vectors have lanes of f64, which do not wait for each other.
+  static double sum_of_block(const float (&numbers)[kBlock]) {
+    constexpr size_t kSums = 8;
+    double sums[kSums] = {};
+    for (size_t k = 0; k < kBlock; k += kSums)
+      for (size_t i = 0; i < kSums; ++i) sums[i] += double{numbers[k + i]};
+    return ((sums[0] + sums[4]) + (sums[1] + sums[5])) +
+           ((sums[2] + sums[6]) + (sums[3] + sums[7]));
   }
 
   // The change of all squares by a turn. The square of a sum of errors grows by
@@ -256,60 +262,123 @@ class ChannelRounder {
   float* numbers_ = nullptr;  // what the weights have become
 };
 
-// Some channels of a tensor; all have as many windows.
+// Groups of channels; all channels have as many windows.
 class Channels {
  public:
-  Channels(const ChannelWeights& layout, DataType half)
-      : layout_(layout),
-        half_(half),
-        inner_(static_cast<size_t>(layout.inner)),
-        windows_(windows_of(layout, 0, 0)),
-        rounder_(windows_.count, inner_, half),
+  explicit Channels(const ChannelsToRound& work)
+      : work_(work),
+        inner_(static_cast<size_t>(work.layout.inner)),
+        windows_(windows_of(work.layout, 0, 0)),
+        rounder_(windows_.count, inner_, work.half),
         // Not a multiple of a page: the channels' numbers lie in different sets of a cache.
         pitch_(rounder_.room() + 16) {}
 
-  // Of `count` channels from number `first` on. T: float, or the bits of 16-bit numbers.
-  template <class T>
-  void round(int64_t first, int64_t count, std::span<const float> weights, T* rounded) {
+  // Rounds `count` channels from number `first` on.
+  void round(int64_t first, int64_t count) {
     begins_.clear();
     for (int64_t channel = first; channel < first + count; ++channel)
-      begins_.push_back(
-          windows_of(layout_, channel / layout_.written_count, channel % layout_.written_count)
-              .begin);
+      begins_.push_back(windows_of(work_.layout, channel / work_.layout.written_count,
+                                   channel % work_.layout.written_count)
+                            .begin);
     numbers_.resize(std::max(numbers_.size(), begins_.size() * pitch_));
-    for (size_t window = 0; window < windows_.count; ++window) {
-      const size_t ahead = begins_[0] + (window + kRowsAhead) * windows_.stride;
-      if (ahead < weights.size()) __builtin_prefetch(&weights[ahead]);
-      for_each_channel(window, [&](size_t at, float* numbers) {
-        for (size_t k = 0; k < inner_; ++k) numbers[k] = weights[at + k];
-      });
-    }
-    for (size_t c = 0; c < begins_.size(); ++c) rounder_.round(numbers_.data() + c * pitch_);
-    for (size_t window = 0; window < windows_.count; ++window)
-      for_each_channel(window, [&](size_t at, const float* numbers) {
-        for (size_t k = 0; k < inner_; ++k) rounded[at + k] = stored<T>(numbers[k]);
-      });
+    const bool are_columns = inner_ == 1 && are_adjacent();
+    are_columns ? take_columns() : take_windows();
+    for (size_t c = 0; c < begins_.size(); ++c) rounder_.round(numbers_of(c));
+    are_columns ? store_columns() : store_windows();
   }
 
  private:
-  template <class T>
-  T stored(float number) const {
-    if constexpr (std::is_same_v<T, float>)
-      return number;
-    else
-      return half_bits(number, half_);
-  }
+  static constexpr size_t kSide = 4;  // of the squares that are transposed
+  static constexpr size_t kNumbersOfALine = 16;
 
-  // Calls f(at, numbers) with the place of the channel's window in the tensor, and its numbers.
-  template <class F>
-  void for_each_channel(size_t window, F&& f) {
-    const size_t beyond = window * windows_.stride, within = window * inner_;
+  float* numbers_of(size_t channel) { return numbers_.data() + channel * pitch_; }
+
+  bool are_adjacent() const {
     for (size_t c = 0; c < begins_.size(); ++c)
-      f(begins_[c] + beyond, numbers_.data() + c * pitch_ + within);
+      if (begins_[c] != begins_[0] + c) return false;
+    return true;
   }
 
-  const ChannelWeights& layout_;
-  const DataType half_;
+  // Calls f(at, numbers) for each window: its place in the tensor, and its numbers.
+  template <class F>
+  void for_each_window(F&& f) {
+    for (size_t c = 0; c < begins_.size(); ++c)
+      for (size_t window = 0; window < windows_.count; ++window)
+        f(begins_[c] + window * windows_.stride, numbers_of(c) + window * inner_);
+  }
+  void take_windows() {
+    for_each_window([&](size_t at, float* numbers) {
+      std::memcpy(numbers, &work_.weights[at], inner_ * sizeof(float));
+    });
+  }
+  void store_windows() {
+    for_each_window([&](size_t at, const float* numbers) { store(numbers, inner_, at); });
+  }
+
+  // Calls square(row, channel) for the squares of 4 rows and 4 channels, then one(row, channel) for
+  // the rest, and done(row, rows) after each 4 rows.
+  template <class Square, class One, class Done>
+  void for_each_square(Square&& square, One&& one, Done&& done) {
+    const size_t channels = begins_.size(), whole = channels / kSide * kSide;
+    for (size_t row = 0; row < windows_.count; row += kSide) {
+      const size_t rows = std::min(kSide, windows_.count - row);
+      const size_t in_squares = rows == kSide ? whole : 0;
+      for (size_t c = 0; c < in_squares; c += kSide) square(row, c);
+      for (size_t i = row; i < row + rows; ++i)
+        for (size_t c = in_squares; c < channels; ++c) one(i, c);
+      done(row, rows);
+    }
+  }
+  size_t begin_of_row(size_t row) const { return begins_[0] + row * windows_.stride; }
+  void take_columns() {
+    const std::span<const float> weights = work_.weights;
+    for_each_square(
+        [&](size_t row, size_t c) {
+          transpose_square(&weights[begin_of_row(row) + c], static_cast<int64_t>(windows_.stride),
+                           numbers_of(c) + row, static_cast<int64_t>(pitch_));
+        },
+        [&](size_t row, size_t c) { numbers_of(c)[row] = weights[begin_of_row(row) + c]; },
+        [&](size_t row, size_t rows) {
+          for (size_t i = 0; i < rows; ++i)
+            for (size_t c = 0; c < begins_.size(); c += kNumbersOfALine)
+              if (const size_t ahead = begin_of_row(row + i + kRowsAhead) + c;
+                  ahead < weights.size())
+                __builtin_prefetch(&weights[ahead]);
+        });
+  }
+  void store_columns() {
+    HWY_ALIGN float rows[kSide][kMostColumns];
+    for_each_square(
+        [&](size_t row, size_t c) {
+          transpose_square(numbers_of(c) + row, static_cast<int64_t>(pitch_), &rows[0][c],
+                           kMostColumns);
+        },
+        [&](size_t row, size_t c) { rows[row % kSide][c] = numbers_of(c)[row]; },
+        [&](size_t row, size_t count) {
+          for (size_t i = 0; i < count; ++i) store(rows[i], begins_.size(), begin_of_row(row + i));
+        });
+  }
+
+  void store(const float* numbers, size_t count, size_t at) const {
+    if (work_.stored == DataType::kF32) {
+      std::memcpy(work_.rounded + at * sizeof(float), numbers, count * sizeof(float));
+      return;
+    }
+    auto* const to = reinterpret_cast<uint16_t*>(work_.rounded) + at;
+    constexpr size_t kLanes = HWY_LANES(float);
+    const hn::ScalableTag<float> d;
+    size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      const auto lanes = hn::LoadU(d, numbers + i);
+      if (work_.half == DataType::kF16)
+        narrow_f16(d, lanes, reinterpret_cast<Float16*>(to + i));
+      else
+        narrow_bf16(d, lanes, to + i);
+    }
+    for (; i < count; ++i) to[i] = half_bits(numbers[i], work_.half);
+  }
+
+  const ChannelsToRound& work_;
   const size_t inner_;
   const ChannelWindows windows_;  // of the first channel; the others have as many, as far apart
   ChannelRounder rounder_;
@@ -318,16 +387,66 @@ class Channels {
   std::vector<float> numbers_;  // of each channel, with zeros behind
 };
 
-template <class T>
-void round_all(std::span<const float> weights, const ChannelWeights& layout, DataType half,
-               int threads, T* rounded) {
-  const int64_t at_once = layout.writes.adds_j ? kColumnsAtOnce : 1;
-  ThreadTeam team(threads > 0 ? threads : hardware_threads());
-  team.for_ranges(layout.outer * layout.written_count, at_once, [&](int64_t begin, int64_t end) {
-    Channels channels(layout, half);
-    for (int64_t first = begin; first < end; first += at_once)
-      channels.round(first, std::min(end - first, at_once), weights, rounded);
-  });
+}  // namespace
+
+void round_channels(const ChannelsToRound& work, int64_t begin, int64_t end) {
+  Channels channels(work);
+  for (int64_t first = begin; first < end; first += work.at_once)
+    channels.round(first, std::min(end - first, work.at_once));
+}
+
+}  // namespace anneal::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace anneal::cpu {
+namespace {
+
+auto channel_rounder() { return ANNEAL_BY_ISA(current_isa(), round_channels); }
+
+}  // namespace
+}  // namespace anneal::cpu
+
+namespace anneal {
+namespace {
+
+// Channels of more weights gain little by a scale.
+constexpr size_t kFewWeights = 64;
+
+// To 12 digits, so that its products with numbers of 8 digits, or 11, are exact.
+double to_12_digits(double value) {
+  int exponent = 0;
+  const double fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, 12)), exponent - 12);
+}
+
+double scale_for(std::span<const float> channel, DataType half) {
+  double most = 0;
+  for (const float weight : channel) most = std::max(most, std::abs(double{weight}));
+  // Beyond these, what is divided, or multiplied again, could leave f32's normal numbers.
+  if (most < 0x1p-100 || most > 0x1p100) return 1;
+  const auto error = [&](double scale) {
+    double squares = 0;
+    for (const float weight : channel) {
+      const auto divided = static_cast<float>(weight / scale);
+      const double off = in_half(divided, half) * scale - weight;
+      squares += off * off;
+    }
+    return squares;
+  };
+  double best = 1, least = error(1) / 2;
+  const int digits = half == DataType::kF16 ? 11 : 8;
+  const int end = 1 << digits;
+  // The largest weight becomes each of the numbers that there are between a power of two and the
+  // next.
+  for (int largest = end / 2; largest < end; ++largest) {
+    const double scale = to_12_digits(most / largest);
+    if (const double found = error(scale); found < least) {
+      least = found;
+      best = scale;
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -335,11 +454,16 @@ void round_all(std::span<const float> weights, const ChannelWeights& layout, Dat
 Tensor round_weights(const Tensor& weights, const ChannelWeights& layout, DataType half,
                      int threads, DataType stored) {
   NewTensor fresh = allocate_tensor(stored, weights.dims());
-  std::byte* const data = fresh.data.data();
-  if (stored == DataType::kF32)
-    round_all(weights.as<float>(), layout, half, threads, reinterpret_cast<float*>(data));
-  else
-    round_all(weights.as<float>(), layout, half, threads, reinterpret_cast<uint16_t*>(data));
+  const ChannelsToRound work{.weights = weights.as<float>(),
+                             .layout = layout,
+                             .half = half,
+                             .stored = stored,
+                             .at_once = layout.writes.adds_j ? columns_at_once(layout.i_count) : 1,
+                             .rounded = fresh.data.data()};
+  const auto round = cpu::channel_rounder();
+  ThreadTeam team(threads > 0 ? threads : hardware_threads());
+  team.for_ranges(layout.outer * layout.written_count, work.at_once,
+                  [&](int64_t begin, int64_t end) { round(work, begin, end); });
   return fresh.tensor;
 }
 
@@ -366,3 +490,4 @@ std::vector<double> weight_scales(const Tensor& weights, const ChannelWeights& l
 }
 
 }  // namespace anneal
+#endif

@@ -119,8 +119,10 @@ TEST(Crc32c, ATeamFindsTheSame) {
   for (const int threads : {1, 2, 4}) {
     ThreadTeam team(threads);
     for (const size_t size : {size_t{0}, size_t{5}, size_t{1} << 20, data.size()})
-      EXPECT_EQ(crc32c(std::span(data).first(size), team), crc32c(std::span(data).first(size)))
-          << size << " bytes, " << threads << " threads";
+      for (const uint32_t seed : {0u, 0xc1d04330u})
+        EXPECT_EQ(crc32c(std::span(data).first(size), team, seed),
+                  crc32c(std::span(data).first(size), seed))
+            << size << " bytes, " << threads << " threads";
   }
 }
 

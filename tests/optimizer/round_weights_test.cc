@@ -138,6 +138,9 @@ TEST_P(RoundWeights, ChannelsAreRoundedApart) {
     const Product each = product(text);
     const ChannelWeights& layout = each.layout;
     const Tensor together = round_weights(each.weights, layout, GetParam());
+    EXPECT_TRUE(round_weights(each.weights, layout, GetParam(), 0, GetParam()) ==
+                in_16_bits(together, GetParam()))
+        << text;
     // By the channels' numbers, not by windows_of().
     std::vector<std::vector<size_t>> places(
         static_cast<size_t>(layout.outer * layout.written_count));

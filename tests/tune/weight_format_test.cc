@@ -100,29 +100,58 @@ TEST(WeightFormat, IsATypeAndTheLengthOfBlocks) {
         << text;
 }
 
+QuantizedBlock in_4_bits(const std::vector<float>& weights, DataType scale_type = DataType::kF32) {
+  std::vector<float> memory(weights.size());
+  std::vector<int8_t> integers(weights.size());
+  const QuantizedBlock made =
+      quantize_block(weights, kLimitsOf4Bits, scale_type, memory, integers.data());
+  double error = 0, square = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    EXPECT_GE(integers[i], -8);
+    EXPECT_LE(integers[i], 7);
+    error += std::pow(double{weights[i]} - double{made.scale} * integers[i], 2);
+    square += std::pow(weights[i], 2);
+  }
+  EXPECT_NEAR(made.error, error, 1e-6 * square);
+  EXPECT_NEAR(made.square, square, 1e-6 * square);
+  return made;
+}
+
 TEST(WeightFormat, FourBitsFindTheGridOfTheWeightsAndBeatTheLargest) {
   std::mt19937 random(1);
   std::uniform_int_distribution<int> steps(-8, 7);
   std::vector<float> weights = {-8 * 0.3F};
   for (int i = 0; i < 31; ++i) weights.push_back(static_cast<float>(steps(random)) * 0.3F);
-  EXPECT_LT(rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits), kLimitsOf4Bits),
-            1e-10);
+  EXPECT_LT(in_4_bits(weights).error, 1e-10);
   for (float& weight : weights) weight = -weight;
-  EXPECT_LT(rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits), kLimitsOf4Bits),
-            1e-10);
+  EXPECT_LT(in_4_bits(weights).error, 1e-10);
   double fitted = 0, by_largest = 0;
   for (unsigned seed = 0; seed < 50; ++seed) {
     weights = normals(32, seed);
     float most = 0;
     for (const float weight : weights) most = std::max(most, std::abs(weight));
-    const double error =
-        rounding_error(weights, fitted_block_scale(weights, kLimitsOf4Bits), kLimitsOf4Bits);
+    const double error = in_4_bits(weights).error;
     const double other = rounding_error(weights, most / 7, kLimitsOf4Bits);
     EXPECT_LE(error, other * 1.0001) << seed;
     fitted += error, by_largest += other;
   }
   EXPECT_LT(fitted, 0.8 * by_largest);
-  EXPECT_EQ(fitted_block_scale(std::vector<float>(32), kLimitsOf4Bits), 1);
+  EXPECT_EQ(in_4_bits(std::vector<float>(32)).scale, 1);
+}
+
+// Of all magnitudes and lengths, also those whose squares f32 does not have.
+TEST(WeightFormat, BlocksOfAnyMagnitude) {
+  for (const int exponent : {-148, -130, -126, -70, 0, 70, 126})
+    for (const size_t count : {1, 7, 16, 33}) {
+      std::vector<float> weights = normals(count, 3);
+      for (float& weight : weights) weight = std::ldexp(weight, exponent - 2);
+      double square = 0;
+      for (const float weight : weights) square += std::pow(weight, 2);
+      EXPECT_LE(in_4_bits(weights).error, exponent < -126 ? square : 0.02 * square)
+          << exponent << " " << count;
+    }
+  const QuantizedBlock half = in_4_bits(normals(32, 4), DataType::kBF16);
+  EXPECT_EQ(half.scale, to_f32(to_bf16(half.scale)));
 }
 
 TEST(WeightFormat, RowsAndColumnsGiveTheSameIntegersAndHalvesHaveHalfScales) {
