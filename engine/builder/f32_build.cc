@@ -87,9 +87,12 @@ EngineFile F32Build::build(const Graph& model) const {
   // The graph is no longer the one that the table's fingerprint is of; these passes read no table.
   const std::vector<Pass> passes = passes_of_precision(options_.passes);
   options.passes.only.clear();
-  // merge_siblings copies weights, and changes no result.
+  // It copies weights, and changes no result.
+  constexpr std::string_view kLeftOut = "merge_siblings";
+  check(std::ranges::count(default_pipeline(), kLeftOut, &Pass::name) == 1,
+        "the pipeline has the pass that is left out");
   for (const Pass& pass : passes)
-    if (pass.name != "merge_siblings") options.passes.only.emplace_back(pass.name);
+    if (pass.name != kLeftOut) options.passes.only.emplace_back(pass.name);
   if (options.passes.only.empty()) options.passes.skip = {std::string(kAllPasses)};
   return anneal::build(kept_->clone(), options);
 }

@@ -38,8 +38,7 @@ void UnsupportedReport::throw_if_any() const {
   if (std::ranges::find(entries_, kNotImplemented, &Entry::reason) != entries_.end())
     text +=
         "\n  --library FILE, or the option `libraries`, gives kernels of your own for operators "
-        "that "
-        "are not implemented";
+        "that are not implemented";
   fail(ErrorCode::kUnsupported, text);
 }
 

@@ -50,8 +50,7 @@ ValueId halves_of(const Graph& graph, ValueId wide) {
   return is_whole ? halves : ValueId::kNone;  // others are repeated along an axis
 }
 
-// The inputs that hold tokens of a layer that puts past and new ones together; empty: another
-// layer.
+// The inputs of a Concat or a scatter whose elements are those of the result; empty: another layer.
 std::vector<size_t> token_inputs(const Graph& graph, LayerId id) {
   std::vector<size_t> inputs;
   if (op_as<Concat>(graph, id))

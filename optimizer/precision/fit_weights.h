@@ -37,10 +37,10 @@ struct QuantizedBlock {
   double error = 0, square = 0;  // the sums of the squared errors, and of the squared weights
 };
 
-// The same from fewer candidates, for millions of blocks; integers go to `to`. The weight of the
-// largest magnitude becomes about `low`, or `high` if that is better, so the scale may be negative.
-// It is a number of `scale_type` other than 0. memory: room for the weights. REQUIRES: finite
-// weights
+// Fits a scale as fitted_scale() does, but tries fewer, for millions of blocks; integers go to
+// `to`. The weight of the largest magnitude becomes about `low`, or `high` if that is better, so
+// the scale may be negative. It is a number of `scale_type` other than 0, and 1 for weights of 0.
+// memory: room for the weights. REQUIRES: finite weights
 QuantizedBlock quantize_block(std::span<const float> weights, IntegerLimits limits,
                               DataType scale_type, std::span<float> memory, int8_t* to);
 

@@ -33,12 +33,12 @@ bool is_bf16_number(float number) {
 // Numbers that a thread takes at once.
 constexpr int64_t kAtOnce = 1 << 16;
 
-// Whether is(i) holds for all i < count.
+// Whether is(i) holds for all i < count. at_once: of a thread.
 template <class Is>
-bool are_all(size_t count, int threads, Is&& is) {
+bool are_all(size_t count, int threads, Is&& is, int64_t at_once = kAtOnce) {
   std::atomic<bool> are_all = true;
   ThreadTeam(threads > 0 ? threads : hardware_threads())
-      .for_ranges(static_cast<int64_t>(count), kAtOnce, [&](int64_t begin, int64_t end) {
+      .for_ranges(static_cast<int64_t>(count), at_once, [&](int64_t begin, int64_t end) {
         if (!are_all) return;
         for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
           if (!is(i)) {
@@ -55,7 +55,7 @@ bool no_exponent_is_full(const Tensor& numbers, Bits exponent, int threads) {
   constexpr size_t kBlock = 64;  // a fixed number, for the compiler's vectors
   const auto* const bits = reinterpret_cast<const Bits*>(numbers.bytes().data());
   const auto count = static_cast<size_t>(numbers.count());
-  return are_all(count / kBlock + 1, threads, [&](size_t block) {
+  const auto is_finite = [&](size_t block) {
     const Bits* const of_block = bits + block * kBlock;
     Bits found = 0;
     if (const size_t rest = count - block * kBlock; rest < kBlock) {
@@ -64,7 +64,8 @@ bool no_exponent_is_full(const Tensor& numbers, Bits exponent, int threads) {
       for (size_t i = 0; i < kBlock; ++i) found |= (of_block[i] & exponent) == exponent;
     }
     return found == 0;
-  });
+  };
+  return are_all(count / kBlock + 1, threads, is_finite, kAtOnce / kBlock);
 }
 
 // to[i] = f(i)

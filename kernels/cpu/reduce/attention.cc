@@ -1,11 +1,11 @@
 // Attention by blocks of rows of q on register tiles: "cpu.attention.packed".
 //
-// For each batch and head of k: k^T and v are packed into panels. For each block of rows: all their
-// scores, the score's program, exponentials in place, and their product with v, which is divided by
-// the sums at the end. A block of scores stays in the second-level cache. A few rows that share a
-// head of k, as those of a decoder's next token, read k and v where they lie, once (few_rows.h). If
-// there are fewer heads of k than threads, these share the keys, then the heads of q, then the
-// columns of v: each number is computed as by one thread.
+// For each batch and head of k: k^T and v, which first become f32 if only q is f32, are packed into
+// panels. For each block of rows: all their scores, the score's program, exponentials in place, and
+// their product with v, which is divided by the sums at the end. A block of scores stays in the
+// second-level cache. A few rows that share a head of k, as those of a decoder's next token, read k
+// and v where they lie, once (few_rows.h). If there are fewer heads of k than threads, these share
+// the keys, then the heads of q, then the columns of v: each number is computed as by one thread.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -128,14 +128,17 @@ TEST(AppendedStates, StayWhereTheyAre) {
   EXPECT_LE(moves, 4);  // 7 rows, then room for 71, 142 and 213 and more
 }
 
-TEST(AppendedStates, AreReadByTheAttentionWhereTheyLie) {
-  const EngineFile file = build_with(kDecoder, kCaches);
-  const Plan& plan = file.plans[0];
+void expect_attention_reads_the_caches(const Plan& plan) {
+  EXPECT_THAT(plan.appended_ports, ElementsAre(AppendedPorts{0, 1, 2}, AppendedPorts{1, 2, 2}));
   const auto attention = std::ranges::find_if(
       plan.steps, [](const Step& step) { return std::holds_alternative<Attention>(step.op); });
   ASSERT_NE(attention, plan.steps.end());
   EXPECT_EQ(base_of(plan, attention->inputs[1]), plan.outputs[1]);
   EXPECT_EQ(base_of(plan, attention->inputs[2]), plan.outputs[2]);
+}
+
+TEST(AppendedStates, AreReadByTheAttentionWhereTheyLie) {
+  expect_attention_reads_the_caches(build_with(kDecoder, kCaches).plans[0]);
 }
 
 // The engines of the other tests share their strides.
@@ -174,14 +177,7 @@ class HalfAppendedStates : public ::testing::TestWithParam<DataType> {
 };
 
 TEST_P(HalfAppendedStates, AreReadByTheAttentionWhereTheyLie) {
-  const EngineFile file = build_with(decoder(), kCaches);
-  const Plan& plan = file.plans[0];
-  EXPECT_THAT(plan.appended_ports, ElementsAre(AppendedPorts{0, 1, 2}, AppendedPorts{1, 2, 2}));
-  const auto attention = std::ranges::find_if(
-      plan.steps, [](const Step& step) { return std::holds_alternative<Attention>(step.op); });
-  ASSERT_NE(attention, plan.steps.end());
-  EXPECT_EQ(base_of(plan, attention->inputs[1]), plan.outputs[1]);
-  EXPECT_EQ(base_of(plan, attention->inputs[2]), plan.outputs[2]);
+  expect_attention_reads_the_caches(build_with(decoder(), kCaches).plans[0]);
 }
 
 TEST_P(HalfAppendedStates, AgreeWithTheReference) {
