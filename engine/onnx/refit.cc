@@ -170,7 +170,7 @@ Refitted refit(EngineFile engine, const OnnxModel& model, const BuildOptions& gi
   report.import_milliseconds = milliseconds_since(start);
   report.imported_layers = imported.graph.layer_count();
   start = Clock::now();
-  recipe.fingerprint = fingerprint(imported.graph);
+  recipe.fingerprint = fingerprint(imported.graph, options.threads);
   const bool has_same_weights = recipe.fingerprint == recorded.fingerprint;
   if (options.precision.ranges && !has_same_weights)
     options.precision.ranges = table_for_other_weights(*options.precision.ranges);

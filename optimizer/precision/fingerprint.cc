@@ -48,14 +48,14 @@ uint64_t fingerprint(const Graph& graph, int threads) {
   return std::max<uint64_t>(uint64_t{names} << 32 | weights, 1);
 }
 
-void check_belongs(const CalibrationTable& table, const Graph& model) {
-  if (table.fingerprint != 0 && table.fingerprint != fingerprint(model))
+void check_belongs(const CalibrationTable& table, const Graph& model, int threads) {
+  if (table.fingerprint != 0 && table.fingerprint != fingerprint(model, threads))
     fail(
         ErrorCode::kInvalidArgument,
         fmt::format("the calibration table was made for another model, \"{}\" (fingerprint "
                     "{:016x}; this one, \"{}\", has {:016x}): calibrate this model, or write 0 for "
                     "the fingerprint if the ranges hold for it all the same",
-                    table.model, table.fingerprint, model.name, fingerprint(model)));
+                    table.model, table.fingerprint, model.name, fingerprint(model, threads)));
   const bool any = std::ranges::any_of(table.tensors, [&](const auto& each) {
     return model.find_value(each.first) != ValueId::kNone;
   });

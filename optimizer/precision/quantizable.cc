@@ -128,7 +128,7 @@ void check_precision(const PassOptions& options, const Graph& model) {
   const PrecisionOptions& precision = options.precision;
   if (precision.ranges) {
     const CalibrationTable& table = *precision.ranges;
-    check_belongs(table, model);
+    check_belongs(table, model, options.threads);
     if (table.fingerprint != 0) check_layers(table, model);
     if (precision.allows(Precision::kI8) && !table.layers.empty() &&
         table.symmetric != precision.symmetric)

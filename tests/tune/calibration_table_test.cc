@@ -91,18 +91,18 @@ TEST(CalibrationTable, BelongsToItsModel) {
   const Graph other = parse_graph(
       "graph h(x: f32[2,2])\n  const w: f32[2,2] = {1, 2, 3, 5}\n  y = MatMul(x, w)\n"
       "  return y\n");
-  EXPECT_NE(fingerprint(graph), fingerprint(other));
+  EXPECT_NE(fingerprint(graph, 1), fingerprint(other, 1));
   CalibrationTable table;
   table.tensors["x"] = {0, 1, 0, 1, "mse"};
-  table.fingerprint = fingerprint(graph);
-  check_belongs(table, graph);
-  EXPECT_THAT(error_of([&] { check_belongs(table, other); }),
+  table.fingerprint = fingerprint(graph, 1);
+  check_belongs(table, graph, 1);
+  EXPECT_THAT(error_of([&] { check_belongs(table, other, 1); }),
               testing::HasSubstr("was made for another model"));
   table.fingerprint = 0;
-  check_belongs(table, other);
+  check_belongs(table, other, 1);
   table.tensors.clear();
   table.tensors["z"] = {0, 1, 0, 1, "mse"};
-  EXPECT_THAT(error_of([&] { check_belongs(table, graph); }),
+  EXPECT_THAT(error_of([&] { check_belongs(table, graph, 1); }),
               testing::HasSubstr("none of its 1 tensors"));
 }
 

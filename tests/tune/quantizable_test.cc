@@ -122,7 +122,7 @@ TEST(CheckPrecision, RefusesLowPrecisionAndExactResultsAtOnce) {
 
 TEST(CheckPrecision, RefusesTablesThatDoNotFitTheBuild) {
   auto table = std::make_shared<CalibrationTable>();
-  table->fingerprint = fingerprint(network());
+  table->fingerprint = fingerprint(network(), 1);
   table->tensors["m"] = {-1, 1, -1, 1, "minmax"};
   table->layers["a/product"] = {};
   PassOptions options;
@@ -145,7 +145,8 @@ TEST(Fingerprint, DoesNotDependOnSizes) {
         parse_graph(fmt::format("graph g(x: f32[12])\n  const k: f32[2,2] = {{1, 2, 3, {1}}}\n  r "
                                 "= Reshape(x, i64{{{0}}})\n"
                                 "  y = MatMul(r, k)\n  return y\n",
-                                sizes, weight)));
+                                sizes, weight)),
+        1);
   };
   EXPECT_EQ(model("6,2", "4"), model("3,2,2", "4"));
   EXPECT_NE(model("6,2", "4"), model("6,2", "5"));

@@ -204,7 +204,7 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
       fail(ErrorCode::kCancelled, "the calibration was cancelled");
   });
   table.model = model.name;
-  table.fingerprint = fingerprint(model);
+  table.fingerprint = fingerprint(model, options.threads);
   table.samples = samples->size();
   table.symmetric = options.precision.symmetric;
   table.tensors = std::move(ranges.tensors);
