@@ -21,6 +21,8 @@ constexpr double kMaxGrowth = 8;
 constexpr double kMaxScratchBytes = 1 << 30;
 // Results from this size on are computed by fast kernels.
 constexpr double kManyBytes = 1 << 18;
+// Products transpose matrices from this size on, which may be those of a mapped file.
+constexpr size_t kLargeMatrix = 1 << 20;
 
 double bytes_of(const Type& type) {
   auto bytes = static_cast<double>(size_of(type.dtype));
@@ -89,7 +91,7 @@ class Folding {
   void visit(LayerId id) {
     const Layer& layer = graph_.layer(id);
     if (layer.inputs.empty() || !bodies_of(layer.op).empty() || !is_pure(layer.op)) return;
-    if (products_transpose_shared(id)) return;
+    if (products_transpose(id)) return;
     if (dequantize_ == FoldDequantize::kLater && op_as<Dequantize>(graph_, id) &&
         (scaling_of(graph_, id) || is_in_blocks(id) || is_in_floats(id)))
       return;
@@ -143,13 +145,15 @@ class Folding {
     return only_products_read(matrix, users_of(graph_, matrix));
   }
 
-  // A transpose that products absorb (compose_moves), of a matrix that other layers read
-  // untransposed: the engine would hold it twice, as the embeddings of a language model and the
-  // weights of its last product.
-  bool products_transpose_shared(LayerId id) const {
+  // A transpose that products absorb (compose_moves), of a large matrix, which the build would hold
+  // twice, or of one that other layers read untransposed: the engine would hold it twice, as the
+  // embeddings of a language model and the weights of its last product.
+  bool products_transpose(LayerId id) const {
     if (!swaps_matrix(id)) return false;
-    const ValueId swapped = graph_.layer(id).outputs[0];
-    return !direct_readers(graph_.layer(id).inputs[0]).empty() && only_products_read(swapped);
+    const ValueId matrix = graph_.layer(id).inputs[0], swapped = graph_.layer(id).outputs[0];
+    const Tensor* constant = graph_.constant(matrix);
+    const bool is_large = constant && constant->bytes().size() >= kLargeMatrix;
+    return (is_large || !direct_readers(matrix).empty()) && only_products_read(swapped);
   }
 
   // The same where products read the matrix itself, and others its transpose.
