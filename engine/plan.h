@@ -19,6 +19,8 @@
 
 namespace anneal {
 
+class SharedPacking;
+
 enum class Storage : uint8_t {
   kInput,          // bound by the caller
   kOutput,         // bound by the caller, or the context's
@@ -165,9 +167,9 @@ struct EngineFile {
   std::string recipe = {};     // how it was built (engine/onnx/recipe.h); empty: not known
   bool weights_apart = false;  // weights and packed are in a second file
   Digest digest = {};          // as loaded: plan_digest() of an engine whose weights are apart
-  // Kernels pack large weights at load. false: kernels of products may pack those of up to 512 MiB
-  // in each run, which is for engines that run a few times and shall hold no second copy.
-  bool packs_weights = true;
+  // null: kernels pack weights at load. Else those on CPUs pack large ones in each run, into this
+  // memory, for engines that run a few times and shall hold no second copy.
+  std::shared_ptr<SharedPacking> packing = nullptr;
 };
 
 // What an engine and its second file have in common: SHA-256 of the plans and the index of weights.

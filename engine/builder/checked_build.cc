@@ -22,6 +22,7 @@
 #include "anneal/engine/builder/self_check/plan_comparison.h"
 #include "anneal/engine/builder/self_check/plan_layers.h"
 #include "anneal/engine/builder/self_check/table_misfit.h"
+#include "anneal/engine/run/memory/shared_packing.h"
 #include "anneal/optimizer/precision/quantizable.h"
 #include "anneal/optimizer/precision/weight_format.h"
 
@@ -156,7 +157,7 @@ class Checker {
   }
   Finding find(PlanComparison& comparison, ComparisonInput& input) const;
   Finding find_numbers(PlanComparison& comparison, ComparisonInput& input) const;
-  Round compare(const EngineFile& file);
+  Round compare(EngineFile file);
   void find_faults(PlanComparison& comparison, const Plan& reduced, const ComparisonInput& input,
                    Round& round);
   void add(const PlanLayers& layers, const std::string& step, const std::string& why,
@@ -177,6 +178,7 @@ class Checker {
   LayerPrecisions asked_;  // before anything goes back
   std::string target_;     // of the plan that runs
   bool stands_in_;
+  std::shared_ptr<SharedPacking> packing_ = SharedPacking::make();
   std::optional<EngineFile> exact_file_;
   std::unique_ptr<WatchedEngine> exact_;
   std::unique_ptr<JudgedValues> judged_;
@@ -202,9 +204,9 @@ EngineFile Checker::build_lower() const {
 
 void Checker::open() {
   exact_file_ = f32_.build(model_);
+  exact_file_->packing = packing_;
   exact_ =
-      std::make_unique<WatchedEngine>(*exact_file_, exact_file_->plans[0], options_.passes.threads,
-                                      WatchedEngine::Weights::kInFile);
+      std::make_unique<WatchedEngine>(*exact_file_, exact_file_->plans[0], options_.passes.threads);
   judged_ = std::make_unique<JudgedValues>(exact_->plan());
   inputs_ = std::make_unique<ComparisonInputs>(exact_file_->plans[0], exact_file_->weights,
                                                check_.most_work);
@@ -301,9 +303,10 @@ void Checker::find_faults(PlanComparison& comparison, const Plan& reduced,
   }
 }
 
-Checker::Round Checker::compare(const EngineFile& file) {
+Checker::Round Checker::compare(EngineFile file) {
   const Plan& plan = *plan_for(file, target_);
-  WatchedEngine reduced(file, plan, options_.passes.threads, WatchedEngine::Weights::kInFile);
+  file.packing = packing_;
+  WatchedEngine reduced(file, plan, options_.passes.threads);
   PlanComparison comparison(*exact_, reduced, *judged_, unit_of(precision_),
                             most_explained(precision_));
   Round round;

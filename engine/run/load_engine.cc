@@ -18,6 +18,8 @@
 #include "anneal/engine/run/engine_state.h"
 #include "anneal/engine/run/make_engine.h"
 #include "anneal/engine/run/memory/packed_memory.h"
+#include "anneal/engine/run/memory/shared_packing.h"
+#include "anneal/engine/run/packing_kernel.h"
 #include "anneal/engine/run/planned_kernel.h"
 #include "anneal/engine/slot_alignment.h"
 #include "anneal/engine/symbols.h"
@@ -161,24 +163,29 @@ struct Loading {
   std::span<const std::unique_ptr<Device>> devices;
   ThreadTeam& team;
   std::vector<std::string>& remarks;
-  bool exact;          // of the outermost plan
-  bool packs_weights;  // EngineFile::packs_weights, and in all bodies
+  bool exact;                              // of the outermost plan
+  std::shared_ptr<SharedPacking> packing;  // null: kernels pack their constants now
 };
 
 // Constants of a step that are in the file, or that another step of the engine has packed.
 class LoadedConstants final : public PackedConstants {
  public:
-  LoadedConstants(const Loading& loading, std::string key)
+  // packing: of constants that the kernel packs when it runs; null: none.
+  LoadedConstants(const Loading& loading, std::string key, SharedPacking* packing)
       : packed_(loading.packed),
         memory_(loading.memory),
+        packing_(packing),
         key_(key),
         file_(loading.file, std::move(key)) {}
   std::optional<Tensor> find(std::string_view form, size_t bytes) override {
     if (auto found = file_.find(form, bytes)) return found;
+    if (const auto place = packing_ ? packing_->take(bytes, packed_later_) : std::nullopt)
+      return place->tensor;
     const auto found = packed_.find(key_ + std::string(form));
     if (found == packed_.end() || found->second.bytes().size() != bytes) return std::nullopt;
     return found->second;
   }
+  size_t packed_later() const { return packed_later_; }  // bytes that the kernel packs when it runs
   void keep(std::string_view form, const Tensor& packed) override {
     packed_.emplace(key_ + std::string(form), packed);
   }
@@ -189,39 +196,26 @@ class LoadedConstants final : public PackedConstants {
  private:
   std::map<std::string, Tensor>& packed_;
   PackedMemory& memory_;
+  SharedPacking* packing_;
+  size_t packed_later_ = 0;
   std::string key_;
   ReadyConstants file_;
 };
 
-// Large weights of a product as values that only a run knows: its kernel then packs them in each
-// run, into its workspace, which may not grow beyond its limit by them. Whether there were any.
-bool hide_weights(const Step& step, StepOperands& operands) {
-  constexpr size_t kLarge = size_t{1} << 20, kTooLarge = size_t{512} << 20;
-  if (!std::holds_alternative<MatMul>(step.op)) return false;
-  Operand& right = operands.inputs[1];
-  if (right.constant == nullptr) return false;
-  const size_t bytes = right.constant->bytes().size();
-  if (bytes < kLarge || bytes > kTooLarge) return false;
-  right.constant = nullptr;
-  return true;
-}
-
 // The kernel that the plan names, or why there is none.
 KernelResult make_planned(const Loading& loading, const Plan& plan, const Step& step,
                           Device& device) {
-  const Backend& backend = device.kind() == DeviceKind::kCuda ? cuda_backend() : cpu_backend();
-  const KernelEntry* entry = find_kernel(backend, step.kernel);
+  const bool on_card = device.kind() == DeviceKind::kCuda;
+  const KernelEntry* entry = find_kernel(on_card ? cuda_backend() : cpu_backend(), step.kernel);
   if (!entry || entry->op != step.op.index()) return refuse("this library has no such kernel");
-  StepOperands operands = operands_of(loading.file, plan, step);
-  if (!loading.packs_weights && hide_weights(step, operands)) {
-    if (KernelResult made = entry->make(request_of(plan, step, operands, device, &loading.team)))
-      return made;
-    operands = operands_of(loading.file, plan, step);
-  }
+  const StepOperands operands = operands_of(loading.file, plan, step);
   Request request = request_of(plan, step, operands, device, &loading.team);
-  LoadedConstants ready(loading, packed_key(plan, step));
+  LoadedConstants ready(loading, packed_key(plan, step), on_card ? nullptr : loading.packing.get());
   request.packed = &ready;
-  return entry->make(request);
+  KernelResult made = entry->make(request);
+  if (!made || ready.packed_later() == 0) return made;
+  return packing_kernel({loading.file, plan, step, *entry, device}, *std::move(made),
+                        loading.packing, ready.packed_later());
 }
 
 // The next best one that takes the same views.
@@ -327,7 +321,7 @@ LoadedPlan load_plan(const Loading& loading, const Plan& plan, size_t first_devi
   }
   loaded.run_end = run_ends(plan, loaded.deferred);
   Loading of_bodies = loading;
-  of_bodies.packs_weights = true;  // iterations would pack again
+  of_bodies.packing = nullptr;  // iterations would pack again
   for (const Plan& body : plan.bodies) {
     loaded.bodies.push_back(
         load_plan(of_bodies, body, first_device_of(body, loading.devices.size())));
@@ -537,7 +531,7 @@ std::shared_ptr<const Engine> EngineInternals::make(EngineFile file, const Engin
                                       .team = team,
                                       .remarks = state->warnings,
                                       .exact = plan.is_exact,
-                                      .packs_weights = state->file.packs_weights},
+                                      .packing = state->file.packing},
                                      plan, 0));
     // Before the kernels of the next plan add their functions, whose code is with that plan.
     with_context([&] { return fmt::format("while loading the code of the plan for {}", target); },

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "anneal/core/file.h"
+#include "anneal/engine/run/memory/shared_packing.h"
 #include "anneal/tests/engine/build_and_run.h"
 
 namespace anneal::testing {
@@ -79,19 +80,23 @@ TEST_F(MappedFile, OtherMemoryStays) {
   EXPECT_EQ(resident_bytes(path_), bytes.size());
 }
 
-// As the self-check reads large weights: packed in each run, by the same kernel.
+// As the self-check runs large layers: they pack their weights in each run, in the same memory.
 TEST(PacksWeights, WithoutItResultsAreTheSame) {
   EngineFile file = build_text(R"txt(
-graph net(x: f32[3,1024])
+graph net(x: f32[3,1024], image: f32[1,128,8,8])
   const w: f32[1024,512] = random(1)
   const v: f32[512,700] = random(2)
   const small: f32[700,4] = random(3)
+  const filters: f32[256,128,3,3] = random(4)
+  const others: f32[128,256,3,3] = random(5)
   m = MatMul(x, w)
   n = MatMul(m, v)
   y = MatMul(n, small)
-  return y
+  a = Conv(image, filters) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  b = Conv(a, others) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  return y, b
 )txt");
-  const std::vector<Tensor> inputs = {random_f32({3, 1024}, 4)};
+  const std::vector<Tensor> inputs = {random_f32({3, 1024}, 4), random_f32({1, 128, 8, 8}, 6)};
   const auto result = [&] {
     const auto engine = make_engine(EngineFile(file), {.device = "cpu"});
     ExecutionContext context(engine);
@@ -100,7 +105,7 @@ graph net(x: f32[3,1024])
     return first;
   };
   const auto packed = result();
-  file.packs_weights = false;
+  file.packing = SharedPacking::make();
   EXPECT_EQ(result(), packed);
 }
 

@@ -106,7 +106,7 @@ TEST(HalfWeights, HaveTheReferencesResults) {
   }
 }
 
-// As engines read them that run a few times (EngineFile::packs_weights).
+// As values of a run, which a kernel that measured times chose may read.
 TEST(HalfWeights, MayBePackedInARun) {
   const std::unique_ptr<Device> device = cpu_backend().open("cpu");
   for (const DataType half : {DataType::kF16, DataType::kBF16})

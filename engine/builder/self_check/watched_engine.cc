@@ -11,23 +11,22 @@ namespace {
 // The limit for one context. The same on every machine, as all decisions of the check are.
 constexpr size_t kMostMemory = size_t{2} << 30;
 
-std::shared_ptr<const Engine> engine_of(const EngineFile& file, const Plan& plan, int threads,
-                                        bool packs_weights) {
+std::shared_ptr<const Engine> engine_of(const EngineFile& file, const Plan& plan, int threads) {
   EngineFile one{.plans = {plan},
                  .weights = file.weights,
                  .producer = file.producer,
                  .model_name = file.model_name,
-                 .packs_weights = packs_weights};
+                 .packing = file.packing};
   return make_engine(std::move(one), {.device = plan.target, .threads = threads});
 }
 
 }  // namespace
 
-WatchedEngine::WatchedEngine(const EngineFile& file, const Plan& plan, int threads, Weights weights)
-    : engine_(engine_of(file, plan, threads, weights == Weights::kPacked)),
+WatchedEngine::WatchedEngine(const EngineFile& file, const Plan& plan, int threads)
+    : engine_(engine_of(file, plan, threads)),
       context_(engine_,
                {.threads = threads, .max_memory = kMostMemory, .prewarm_profiles = false}) {
-  if (weights == Weights::kPacked) return;
+  if (!file.packing) return;
   const Plan& own = this->plan();
   for (const Step& step : own.steps)
     for (const uint32_t slot : step.inputs)

@@ -20,13 +20,9 @@ using ValueKey = std::pair<std::string, int>;
 
 class WatchedEngine {
  public:
-  enum class Weights : uint8_t {
-    kPacked,
-    kInFile,  // EngineFile::packs_weights is false; after each step pages of a file are given back
-  };
-  // A plan of `file` on this CPU. threads: of a run; 0: one per core. Fails as Engine::load() does.
-  WatchedEngine(const EngineFile& file, const Plan& plan, int threads,
-                Weights weights = Weights::kPacked);
+  // A plan of `file` on this CPU. threads: of a run; 0: one per core. With EngineFile::packing,
+  // pages of a mapped file are given back after each step. Fails as Engine::load() does.
+  WatchedEngine(const EngineFile& file, const Plan& plan, int threads);
 
   const Plan& plan() const;
   const Engine& engine() const { return *engine_; }
@@ -43,7 +39,7 @@ class WatchedEngine {
   std::shared_ptr<const Engine> engine_;
   ExecutionContext context_;
   std::vector<Tensor> inputs_;  // what the context reads
-  // By a step's name: its weights, with Weights::kInFile.
+  // By a step's name: its weights, with EngineFile::packing.
   std::unordered_map<std::string_view, std::vector<Tensor>> in_file_;
 };
 
