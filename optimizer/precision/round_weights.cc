@@ -144,8 +144,7 @@ class ChannelRounder {
     }
     for (const double most : kCosts)
       for (size_t window = 0; window < of_windows_.size(); ++window)
-        for (size_t k = window * inner_; k < (window + 1) * inner_; ++k)
-          turn_if_better(k, of_windows_[window], sum, most);
+        round_window(window, sum, most);
   }
 
  private:
@@ -222,6 +221,31 @@ class ChannelRounder {
       least = std::min(least, (quiet & has_step) | (kInfinity & ~has_step));
     }
     return std::bit_cast<float>(least);
+  }
+
+  void round_window(size_t window, double& sum, double most) {
+    const size_t end = (window + 1) * inner_, lanes = hn::Lanes(hn::ScalableTag<double>());
+    for (size_t first = window * inner_; first < end; first += lanes)
+      for (size_t k = first; k < std::min(first + lanes, end); ++k) {
+        k = first_better(first, k, of_windows_[window], sum, most);
+        if (k < end) turn_if_better(k, of_windows_[window], sum, most);
+      }
+  }
+
+  // The first weight from `begin` on, of the vector from `first` on, that turn_if_better() turns,
+  // by the same arithmetic. Else the one behind the vector, or more.
+  size_t first_better(size_t first, size_t begin, double of_window, double sum, double most) const {
+    const hn::ScalableTag<double> d;
+    const hn::Rebind<float, decltype(d)> of_floats;
+    const auto step = hn::PromoteTo(d, hn::LoadU(of_floats, &step_[first]));
+    const auto error = hn::PromoteTo(d, hn::LoadU(of_floats, &error_[first]));
+    const auto two = hn::Set(d, 2);
+    const auto sums = error + hn::Set(d, kWithinWindow * of_window) + hn::Set(d, kCommon * sum);
+    const auto all = step * (two * sums + hn::Set(d, 1 + kWithinWindow + kCommon) * step);
+    const auto own = step * (two * error + step);
+    const auto is_better = hn::And(all < hn::Zero(d), own <= hn::Set(d, most) * step * step);
+    const auto found = hn::FindFirstTrue(d, hn::AndNot(hn::FirstN(d, begin - first), is_better));
+    return found < 0 ? first + hn::Lanes(d) : first + static_cast<size_t>(found);
   }
 
   // Of windows of one weight each, whose sum is the weight's error.
