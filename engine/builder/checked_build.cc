@@ -35,7 +35,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMostRebuilds = 4;
 // Reverting layers to f32 is worth it if at most this part of the difference is left.
 constexpr double kWorthIt = 0.5;
-// Of the model's weights in f32. The check holds them as its kernels pack them, beside the build.
+// Of the model's weights in f32, as which the check holds those that the model has in another type.
 constexpr uint64_t kMostWeightBytes = uint64_t{4} << 30;
 // Inputs are drawn again if this share of their f32 results is not finite.
 constexpr double kBlind = 0.25;

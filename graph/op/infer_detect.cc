@@ -1,4 +1,5 @@
 // Shape rules of the last ops of detectors: sampling of regions, and selection by value.
+// DecisionTrees select by value, too.
 #include <fmt/format.h>
 
 #include "anneal/graph/op/infer_rules.h"
@@ -91,6 +92,25 @@ Facts infer(const ReverseSequence& op, const InferInputs& inputs) {
   if (lengths.rank() != 1) refuse(fmt::format("lengths of rank {}", lengths.rank()));
   rules::agree(x.shape[batch], lengths[0], inputs, "batch sizes");
   return {rules::make_fact(x.dtype, x.shape)};
+}
+
+Facts infer(const DecisionTrees& op, const InferInputs& inputs) {
+  const SizeTable& sizes = inputs.sizes();
+  const Type& x = inputs.type(0);
+  if (x.dtype != DataType::kF32 && x.dtype != DataType::kF64)
+    refuse(fmt::format("features of {}", to_string(x.dtype)));
+  rules::require_dtype(inputs, 2, x.dtype);
+  for (const int i : {1, 3, 4}) rules::require_dtype(inputs, i, DataType::kI32);
+  const Shape &thresholds = inputs.shape(2), &children = inputs.shape(3), &roots = inputs.shape(4);
+  if (x.shape.rank() != 2 || inputs.shape(1).rank() != 1 || thresholds.rank() != 1 ||
+      children.rank() != 2 || rules::surely_differ(children[1], 2, sizes) || roots.rank() != 1)
+    refuse(fmt::format("rows {}, thresholds {}, children {}, roots {}", sizes.text(x.shape),
+                       sizes.text(thresholds), sizes.text(children), sizes.text(roots)));
+  rules::agree(thresholds[0], inputs.shape(1)[0], inputs, "numbers of nodes");
+  rules::agree(thresholds[0], children[0], inputs, "numbers of nodes");
+  if (op.leaves < 0 || op.depth < 0)
+    refuse(fmt::format("{} leaves and a depth of {}", op.leaves, op.depth));
+  return {rules::make_fact(DataType::kI32, {x.shape[0], roots[0]})};
 }
 
 }  // namespace anneal

@@ -268,6 +268,11 @@ inline constexpr OpTraits op_traits<ReverseSequence> = {
     .epilogue = EpilogueRule::kNever, .half = HalfRole::kMoves, .view = ViewRule::kNone,
     .transpose = TransposeRule::kStays, .batch = BatchRule::kMixesRows};
 template <>
+inline constexpr OpTraits op_traits<DecisionTrees> = {
+    .arity = Arity{5, 5}, .host = kNoInputs, .data = only(0, 2), .program = kNoInputs,
+    .epilogue = EpilogueRule::kNever, .half = HalfRole::kFixed, .view = ViewRule::kNone,
+    .transpose = TransposeRule::kStays, .batch = BatchRule::kFirstInput};
+template <>
 inline constexpr OpTraits op_traits<BitCast> = {
     .arity = Arity{1, 1}, .host = kNoInputs, .data = only(0), .program = kNoInputs,
     .epilogue = EpilogueRule::kNever, .half = HalfRole::kFixed, .view = ViewRule::kNone,

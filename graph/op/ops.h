@@ -435,6 +435,17 @@ struct ReverseSequence {
   bool operator==(const ReverseSequence&) const = default;
 };
 
+// inputs: x[rows, features] (f32 or f64), and of all trees' nodes: features i32[nodes], thresholds
+// [nodes] of x's type, children i32[nodes, 2], then roots i32[trees]. output: i32[rows, trees], the
+// node that each row reaches in each tree: from the root on, one of the first `leaves` nodes, or
+// the node behind `depth` tests. A row goes on to the second child where its feature is the
+// threshold or less, else, also with NaN, to the first.
+struct DecisionTrees {
+  int64_t leaves = 1, depth = 1;
+  static void fields(auto& op, auto&& f) { f("leaves", op.leaves), f("depth", op.depth); }
+  bool operator==(const DecisionTrees&) const = default;
+};
+
 // inputs: x[T,N,in], w[D,G*H,in], r[D,G*H,H], [b[D,2*G*H]], [lengths[N], i32], [h0[D,N,H]], and for
 // kLstm [c0[D,N,H]], [peepholes[D,3*H]]. D: directions; G: gates: kRnn 1, kGru 3 (z, r, h), kLstm 4
 // (i, o, f, c; peepholes i, o, f). outputs: y[T,D,N,H], h[D,N,H], and for kLstm c[D,N,H]. Steps
@@ -565,6 +576,7 @@ struct Scan {
   X(Unique)                   \
   X(NonMaxSuppression)        \
   X(ReverseSequence)          \
+  X(DecisionTrees)            \
   X(BitCast)                  \
   X(Require)                  \
   X(Recurrent)                \

@@ -1,7 +1,7 @@
 // TreeEnsembleClassifier, TreeEnsembleRegressor and TreeEnsemble of ai.onnx.ml.
 //
-// All rows go down all trees at once: a level of the trees is a handful of gathers. The node that a
-// row has reached is an index into tables of features, bounds and children.
+// DecisionTrees find the leaf that each row reaches in each tree; the rest is a gather of weights
+// and a sum.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,8 +22,6 @@ namespace {
 
 enum class Aggregate : uint8_t { kAverage, kSum, kMin, kMax };
 
-constexpr int64_t kMostLevels = 1 << 12;
-
 class Trees {
  public:
   Trees(Node& node, ValueId rows, TreeTables tables)
@@ -31,8 +29,6 @@ class Trees {
         tables_(std::move(tables)),
         rows_(rows),
         dtype_(node.graph().value(rows).type().dtype) {
-    if (tables_.depth > kMostLevels)
-      node.unsupported(fmt::format("trees of {} levels", tables_.depth));
     if (!feature_count(node, rows_)) {
       std::vector<int64_t> read;
       for (int64_t i = 0; i < tables_.feature_count; ++i) read.push_back(i);
@@ -87,21 +83,6 @@ class Trees {
     return node_.constant_value(tensor_of(dtype_, dims, values), name);
   }
 
-  template <class T>
-  std::vector<T> at_roots(const std::vector<T>& table) const {
-    std::vector<T> values;
-    for (const int64_t root : tables_.roots) values.push_back(table[static_cast<size_t>(root)]);
-    return values;
-  }
-
-  // children[2 * node + 1] where a feature passes the test of the node, else children[2 * node].
-  ValueId next_nodes(ValueId nodes, ValueId features, ValueId high, const std::string& level) {
-    const ValueId places = pointwise(
-        node_, level + "/children", {nodes, features, high}, DataType::kI32,
-        [](Expressions in) { return in[0] * 2.0 + (in[1] <= in[2]).cast(RegisterType::kI32); });
-    return node_.layer(Gather{}, {children_, places}, level);
-  }
-
   // The features, and behind them the features with -inf for NaN if tests read those.
   ValueId tested_features() {
     if (!tables_.reads_nan_as_least) return rows_;
@@ -114,29 +95,14 @@ class Trees {
 
   // i32[rows, trees]
   ValueId reached_leaves() {
-    const Size rows = node_.graph().value(rows_).type().shape[0];
-    const ValueId roots = indices(tables_.roots, "roots");
-    if (tables_.depth == 0)
-      return node_.layer(Expand{}, {roots, node_.sizes_value({rows, tree_count()}, "leaves_shape")},
-                         "leaves");
-    children_ = indices(tables_.children, "node_children");
-    const ValueId tested = tested_features();
-    const ValueId first =
-        node_.layer(Gather{.axis = 1},
-                    {tested, indices(at_roots(tables_.features), "root_features")}, "level0/x");
-    ValueId nodes =
-        next_nodes(roots, first, numbers(at_roots(tables_.high), "root_high"), "level0");
-    if (tables_.depth == 1) return nodes;
-
-    const ValueId features = indices(tables_.features, "node_features");
-    const ValueId high = numbers(tables_.high, "node_high");
-    for (int64_t level = 1; level < tables_.depth; ++level) {
-      const std::string name = fmt::format("level{}", level);
-      const ValueId which = node_.layer(Gather{}, {features, nodes}, name + "/features");
-      const ValueId x = node_.layer(GatherElements{.axis = 1}, {tested, which}, name + "/x");
-      nodes = next_nodes(nodes, x, node_.layer(Gather{}, {high, nodes}, name + "/high"), name);
-    }
-    return nodes;
+    const auto nodes = static_cast<int64_t>(tables_.features.size());
+    const ValueId children = reshape(node_, indices(tables_.children, "node_children"),
+                                     {Size(nodes), Size(2)}, "children_of_nodes");
+    return node_.layer(
+        DecisionTrees{.leaves = tables_.leaves, .depth = tables_.depth},
+        {tested_features(), indices(tables_.features, "node_features"),
+         numbers(tables_.high, "node_high"), children, indices(tables_.roots, "roots")},
+        "leaves");
   }
 
   // The target of each tree, if all its leaves have at most one weight, for the same target.
@@ -203,7 +169,7 @@ class Trees {
 
   Node& node_;
   TreeTables tables_;
-  ValueId rows_, children_ = ValueId::kNone;
+  ValueId rows_;
   DataType dtype_;
 };
 

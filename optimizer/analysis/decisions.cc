@@ -132,6 +132,7 @@ bool decides_input(const Program& program, size_t input) {
 
 // Whether the op's own program decides by the value.
 bool decides_in_op(const Layer& layer, ValueId value) {
+  if (std::holds_alternative<DecisionTrees>(layer.op)) return true;
   const Program* const program = program_of(layer.op);
   if (program == nullptr || program->empty()) return false;
   const InputSet read = *traits_of(layer.op).program;

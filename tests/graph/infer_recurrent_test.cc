@@ -1,4 +1,4 @@
-// The shape rules of Recurrent and ReverseSequence.
+// The shape rules of Recurrent, ReverseSequence and DecisionTrees.
 #include "anneal/tests/graph/infer_case.h"
 
 namespace anneal {
@@ -62,6 +62,31 @@ TEST(InferReverseSequence, ShapesAndRefusals) {
       {"ReverseSequence", {"f32[3,2]", "i64[2,1]"}, "error: lengths of rank 2"},
       {"ReverseSequence", {"f32[3]", "i64[3]"}, "error: "},
       {"ReverseSequence time_axis=1", {"f32[3,2]", "i64[2]"}, "error: two axes that are one"},
+  });
+}
+
+TEST(InferDecisionTrees, ShapesAndRefusals) {
+  check_cases({
+      {"DecisionTrees", {"f32[N,5]", "i32[9]", "f32[9]", "i32[9,2]", "i32[T]"}, "i32[N,T]"},
+      {"DecisionTrees leaves=0 depth=0",
+       {"f64[3,5]", "i32[M]", "f64[M]", "i32[M,2]", "i32[4]"},
+       "i32[3,4]"},
+      {"DecisionTrees",
+       {"f16[N,5]", "i32[9]", "f16[9]", "i32[9,2]", "i32[2]"},
+       "error: features of f16"},
+      {"DecisionTrees",
+       {"f32[N,5]", "i32[9]", "f64[9]", "i32[9,2]", "i32[2]"},
+       "error: input 2 is f64, not f32"},
+      {"DecisionTrees",
+       {"f32[N,5]", "i64[9]", "f32[9]", "i32[9,2]", "i32[2]"},
+       "error: input 1 is i64, not i32"},
+      {"DecisionTrees",
+       {"f32[N,5]", "i32[8]", "f32[9]", "i32[9,2]", "i32[2]"},
+       "error: numbers of nodes"},
+      {"DecisionTrees", {"f32[N,5]", "i32[9]", "f32[9]", "i32[9,3]", "i32[2]"}, "error: rows"},
+      {"DecisionTrees depth=-1",
+       {"f32[N,5]", "i32[9]", "f32[9]", "i32[9,2]", "i32[2]"},
+       "error: 1 leaves and a depth of -1"},
   });
 }
 

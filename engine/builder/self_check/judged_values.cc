@@ -11,7 +11,7 @@ namespace {
 bool selects(const Op& op) {
   return std::holds_alternative<ArgReduce>(op) || std::holds_alternative<TopK>(op) ||
          std::holds_alternative<NonZero>(op) || std::holds_alternative<Unique>(op) ||
-         std::holds_alternative<NonMaxSuppression>(op);
+         std::holds_alternative<NonMaxSuppression>(op) || std::holds_alternative<DecisionTrees>(op);
 }
 
 bool is_float_slot(const Plan& plan, uint32_t slot) {

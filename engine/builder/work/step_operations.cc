@@ -76,6 +76,9 @@ class OpOperations {
   }
   StepOperations operator()(const ArgReduce&) const { return {0, elements(0)}; }
   StepOperations operator()(const TopK&) const { return {0, elements(0)}; }
+  StepOperations operator()(const DecisionTrees& op) const {
+    return {0, written_ * static_cast<double>(op.depth)};  // comparisons, at most
+  }
   StepOperations operator()(const Cumulative&) const { return {0, elements(0)}; }
   StepOperations operator()(const Pool& op) const {
     double window = 1;

@@ -32,6 +32,7 @@
   X(simd_reduce)                    \
   X(arg_reduce)                     \
   X(topk)                           \
+  X(decision_trees)                 \
   X(recurrent)                      \
   X(tiled_quantize)
 

@@ -1,4 +1,4 @@
-// Gathers and scatters. Every index is checked: one out of range ends the run.
+// Gathers, scatters and decision trees. Every index is checked: one out of range ends the run.
 #include <fmt/format.h>
 
 #include "anneal/graph/program/program.h"
@@ -166,8 +166,44 @@ void scatter_nd(const ScatterND& op, const ReferenceArgs& args) {
   });
 }
 
+// An index of a table of decision trees.
+int64_t tree_index(const TensorView& table, int64_t offset, int64_t size) {
+  const int64_t index = load_integer(table, offset);
+  if (index < 0 || index >= size)
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("DecisionTrees: index {} is out of range for {} elements", index, size));
+  return index;
+}
+
+void decision_trees(const DecisionTrees& op, const ReferenceArgs& args) {
+  const auto& [x, features, thresholds, children, roots] =
+      std::tie(args.inputs[0], args.inputs[1], args.inputs[2], args.inputs[3], args.inputs[4]);
+  const TensorView& y = args.results[0];
+  const int64_t nodes = thresholds.dims[0], trees = roots.dims[0];
+  const auto number = [](const TensorView& view, int64_t offset) {
+    return view.dtype == DataType::kF32 ? double{view.as<float>()[offset]}
+                                        : view.as<double>()[offset];
+  };
+  const auto next = [&](int64_t row, int64_t node) {
+    const int64_t feature = tree_index(features, node * features.strides[0], x.dims[1]);
+    const bool passes = number(x, row * x.strides[0] + feature * x.strides[1]) <=
+                        number(thresholds, node * thresholds.strides[0]);
+    return tree_index(children, node * children.strides[0] + passes * children.strides[1], nodes);
+  };
+  args.team.for_ranges(
+      x.dims[0] * trees, kGrain / (op.depth + 1) + 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t row = i / trees, tree = i % trees;
+          int64_t node = tree_index(roots, tree * roots.strides[0], nodes);
+          for (int64_t k = 0; k < op.depth && node >= op.leaves; ++k) node = next(row, node);
+          y.as<int32_t>()[row * y.strides[0] + tree * y.strides[1]] = static_cast<int32_t>(node);
+        }
+      });
+}
+
 constexpr KernelEntry kGatherEntries[] = {
     reference<Gather, gather>("cpu.gather.reference"),
+    reference<DecisionTrees, decision_trees>("cpu.decision_trees.reference"),
     reference<GatherElements, gather_elements>("cpu.gather_elements.reference"),
     reference<GatherND, gather_nd>("cpu.gather_nd.reference"),
     reference<ScatterElements, scatter_elements>("cpu.scatter_elements.reference"),

@@ -1,6 +1,6 @@
 // "cuda.gather.indexed", "cuda.gather_elements.indexed", "cuda.gather_nd.indexed": a thread reads
 // the index, or the tuple of indices, of its element, or of 16 bytes of a row.
-// "cuda.range.strided".
+// "cuda.range.strided". "cuda.decision_trees.element": a thread takes a row down a tree.
 #include <fmt/format.h>
 
 #include <optional>
@@ -88,11 +88,41 @@ KernelResult make_range(const Range&, const Request& request) {
                           OperandViews(request, {}), "range");
 }
 
+// An index out of range is taken as the nearest one: a GPU reports no values.
+KernelResult make_decision_trees(const DecisionTrees& op, const Request& original) {
+  OperandViews seen(original);
+  const auto body = [&](const Request& request, Extents& extents) {
+    const DataType dtype = request.inputs[0].type.dtype;
+    const auto index = [&](int table, const std::string& at, const std::string& size) {
+      return fmt::format("op::max(op::min(i64(x{}[{}]), {} - 1), i64(0))", table, at, size);
+    };
+    const auto at = [&](int input, int axis, const std::string& i) {
+      return fmt::format("{} * {}", i, extents.input_stride(input, axis));
+    };
+    const std::string nodes = extents.input_dim(2, 0);
+    const std::string x =
+        loaded(dtype, fmt::format("x0[{} + {}]", at(0, 0, "i0"), at(0, 1, "feature")));
+    return fmt::format(
+               "i64 node = {};\n"
+               "for (i64 level = 0; level < {} && node >= {}; ++level) {{\n"
+               "  const i64 feature = {};\n"
+               "  const i64 passes = {} <= {};\n"
+               "  node = {};\n}}\n",
+               index(4, at(4, 0, "i1"), nodes), op.depth, op.leaves,
+               index(1, at(1, 0, "node"), extents.input_dim(0, 1)), x,
+               loaded(dtype, fmt::format("x2[{}]", at(2, 0, "node"))),
+               index(3, at(3, 0, "node") + " + " + at(3, 1, "passes"), nodes)) +
+           store_call("i32(node)", 2);
+  };
+  return make_per_element(seen, DataType::kI32, "decision_trees", body);
+}
+
 constexpr KernelEntry kGatherEntries[] = {
     entry<Gather, make_gather_axis>("cuda.gather.indexed"),
     entry<GatherElements, make_gather_elements>("cuda.gather_elements.indexed"),
     entry<GatherND, make_gather_nd>("cuda.gather_nd.indexed"),
     entry<Range, make_range>("cuda.range.strided"),
+    entry<DecisionTrees, make_decision_trees>("cuda.decision_trees.element"),
 };
 
 }  // namespace
