@@ -76,13 +76,14 @@ Outputs Node::result(Op op, std::vector<ValueId> inputs, std::string_view suffix
 }
 
 Outputs Node::result_with_epilogue(Op op, std::vector<ValueId> inputs, Program epilogue,
-                                   const std::vector<ValueId>& further_inputs) {
-  NewLayer layer{.name = name_, .op = std::move(op), .inputs = std::move(inputs)};
+                                   const std::vector<ValueId>& further_inputs,
+                                   std::string_view suffix) {
+  NewLayer layer{.name = layer_name(suffix), .op = std::move(op), .inputs = std::move(inputs)};
   layer.op_input_count = static_cast<int>(layer.inputs.size());
   layer.inputs.insert(layer.inputs.end(), further_inputs.begin(), further_inputs.end());
   layer.epilogues = {std::move(epilogue)};
   layer.origins = {name_};
-  layer.output_names = {output_name(0)};
+  layer.output_names = {suffix.empty() ? output_name(0) : free_value_name(layer.name)};
   return graph().layer(graph().add(std::move(layer))).outputs;
 }
 

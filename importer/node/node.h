@@ -71,9 +71,11 @@ class Node : public NodeInputs, public NodeAttributes {
   std::vector<ValueId> layers(Op op, std::vector<ValueId> inputs, std::string_view suffix);
   // The layer that computes the node's output of that index: its value gets that name.
   Outputs result(Op op, std::vector<ValueId> inputs, std::string_view suffix = {}, int output = 0);
-  // The same with an epilogue, whose further inputs follow the op's.
+  // The same with an epilogue, whose further inputs follow the op's. With a suffix, a layer in
+  // between.
   Outputs result_with_epilogue(Op op, std::vector<ValueId> inputs, Program epilogue,
-                               const std::vector<ValueId>& further_inputs);
+                               const std::vector<ValueId>& further_inputs,
+                               std::string_view suffix = {});
   Outputs results(Op op, std::vector<ValueId> inputs);  // one layer for all outputs
   // As output 0. narrow_type: as of inputs.
   ValueId result_constant(Tensor tensor, int32_t narrow_type = 0);

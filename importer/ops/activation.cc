@@ -9,14 +9,9 @@ namespace anneal {
 namespace {
 
 Expression sigmoid(Expression x) { return x.apply(Opcode::kSigmoid); }
-Expression exp(Expression x) { return x.apply(Opcode::kExp); }
 Expression expm1(Expression x) { return x.apply(Opcode::kExpm1); }
 Expression tanh(Expression x) { return x.apply(Opcode::kTanh); }
 Expression relu(Expression x) { return max(x, x.number(0)); }
-// log(1 + exp(x)) without overflow.
-Expression softplus(Expression x) {
-  return relu(x) + exp(-x.apply(Opcode::kAbs)).apply(Opcode::kLog1p);
-}
 Expression hard_sigmoid(Expression x, double alpha, double beta) {
   return max(x.number(0), min(x.number(1), x * alpha + beta));
 }
@@ -116,14 +111,10 @@ Outputs import_quick_gelu(Node& node) {
   return activation(node, [&](Expressions in) { return in[0] * sigmoid(in[0] * alpha); });
 }
 
-Expression gelu(Expression x) {
-  return x * 0.5 * ((x * std::numbers::sqrt2 * 0.5).apply(Opcode::kErf) + 1.0);
-}
-
 Outputs import_gelu(Node& node) {
   const bool approximate = node.choice("approximate", {"none", "tanh"}) == 1;
-  return activation(node,
-                    [&](Expressions in) { return approximate ? tanh_gelu(in[0]) : gelu(in[0]); });
+  return activation(
+      node, [&](Expressions in) { return approximate ? tanh_gelu(in[0]) : erf_gelu(in[0]); });
 }
 
 // The formula applied to input 0 plus input 1, which may be absent.
@@ -136,7 +127,7 @@ Outputs biased_gelu(Node& node, Expression (*formula)(Expression)) {
     return formula(in.size() == 2 ? in[0] + in[1] : in[0]);
   });
 }
-Outputs import_bias_gelu(Node& node) { return biased_gelu(node, gelu); }
+Outputs import_bias_gelu(Node& node) { return biased_gelu(node, erf_gelu); }
 Outputs import_fast_gelu(Node& node) { return biased_gelu(node, tanh_gelu); }
 
 Outputs import_thresholded_relu(Node& node) {

@@ -32,6 +32,14 @@ Program program_of(std::span<const DataType> inputs, DataType dtype, Formula for
   return builder.finish(formula(terms).reg, dtype);
 }
 
+Expression softplus(Expression x) {
+  return max(x, x.number(0)) + (-x.apply(Opcode::kAbs)).apply(Opcode::kExp).apply(Opcode::kLog1p);
+}
+
+Expression erf_gelu(Expression x) {
+  return x * 0.5 * ((x * std::numbers::sqrt2 * 0.5).apply(Opcode::kErf) + 1.0);
+}
+
 Expression tanh_gelu(Expression x) {
   const Expression inner = (x + x * x * x * 0.044715) * std::sqrt(2 / std::numbers::pi);
   return x * 0.5 * (inner.apply(Opcode::kTanh) + 1.0);
@@ -48,13 +56,13 @@ Outputs pointwise_result(Node& node, const std::vector<ValueId>& inputs, DataTyp
 }
 
 Outputs epilogue_result(Node& node, Op op, const std::vector<ValueId>& inputs,
-                        const std::vector<ValueId>& further_inputs, DataType dtype,
-                        Formula formula) {
+                        const std::vector<ValueId>& further_inputs, DataType dtype, Formula formula,
+                        std::string_view suffix) {
   std::vector<DataType> types = {accumulator(dtype)};
   for (const ValueId input : further_inputs)
     types.push_back(node.graph().value(input).type().dtype);
   return node.result_with_epilogue(std::move(op), inputs, program_of(types, dtype, formula),
-                                   further_inputs);
+                                   further_inputs, suffix);
 }
 
 ValueId as_i64(Node& node, ValueId value, std::string_view suffix) {
@@ -80,6 +88,16 @@ ValueId reshape(Node& node, ValueId value, const std::vector<Size>& shape,
   }
   const ValueId sizes = node.sizes_value(shape, std::string(suffix) + "/shape");
   return node.layer(Reshape{.allow_zero = true}, {value, sizes}, suffix);
+}
+
+ValueId slice_of(Node& node, ValueId value, int64_t axis, Size begin, Size end,
+                 std::string_view suffix) {
+  const std::string name(suffix);
+  return node.layer(
+      Slice{},
+      {value, node.sizes_value({begin}, name + "/start"), node.sizes_value({end}, name + "/end"),
+       node.integers_value({axis}, name + "/axis"), node.integers_value({1}, name + "/step")},
+      suffix);
 }
 
 ValueId per_channel(Node& node, ValueId vector, int rank, std::string_view suffix) {

@@ -53,6 +53,9 @@ inline Expression select(Expression condition, Expression if_true, Expression if
   return {if_true.builder, if_true.builder->select(condition.reg, if_true.reg, if_false.reg)};
 }
 
+// log(1 + exp(x)) without overflow.
+Expression softplus(Expression x);
+Expression erf_gelu(Expression x);  // x / 2 * (1 + erf(x / sqrt(2)))
 // The approximation of GELU by tanh: x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))).
 Expression tanh_gelu(Expression x);
 
@@ -69,14 +72,18 @@ Outputs pointwise_result(Node& node, const std::vector<ValueId>& inputs, DataTyp
 
 // The layer that gives the node's output, with the formula as its epilogue: one rounding, to dtype,
 // for the whole node. The formula's first input is the op's accumulator, of results of type dtype.
+// With a suffix, a layer in between.
 Outputs epilogue_result(Node& node, Op op, const std::vector<ValueId>& inputs,
-                        const std::vector<ValueId>& further_inputs, DataType dtype,
-                        Formula formula);
+                        const std::vector<ValueId>& further_inputs, DataType dtype, Formula formula,
+                        std::string_view suffix = {});
 
 // A Cast to i64 unless it is that; the integers that decide shapes are i64.
 ValueId as_i64(Node& node, ValueId value, std::string_view suffix);
 // Another shape of the same elements; of a constant, a constant.
 ValueId reshape(Node& node, ValueId value, const std::vector<Size>& shape, std::string_view suffix);
+// Elements [begin, end) of an axis.
+ValueId slice_of(Node& node, ValueId value, int64_t axis, Size begin, Size end,
+                 std::string_view suffix);
 // A vector of n elements as [n,1,1...]: it broadcasts along axis 1 of a tensor of that rank.
 ValueId per_channel(Node& node, ValueId vector, int rank, std::string_view suffix);
 // Input 1 of a binary operator before opset 7, shaped to broadcast as numpy does: its axes are

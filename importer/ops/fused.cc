@@ -51,8 +51,7 @@ Expression activated(const Node& node, const FusedActivation& activation, Expres
   if (kind == "Clip") return min(max(x, x.number(number(0))), x.number(number(1)));
   if (kind == "HardSigmoid") return max(zero, min(one, x * number(0) + number(1)));
   if (kind == "Elu") return select(x < 0, x.apply(Opcode::kExpm1) * number(0), x);
-  if (kind == "Softplus")
-    return max(x, zero) + (-x.apply(Opcode::kAbs)).apply(Opcode::kExp).apply(Opcode::kLog1p);
+  if (kind == "Softplus") return softplus(x);
   if (kind == "Softsign") return x / (x.apply(Opcode::kAbs) + 1.0);
   node.unsupported(fmt::format("the activation {}", kind));
 }
@@ -84,6 +83,12 @@ Outputs import_fused_gemm(Node& node) {
   const auto activate = [&](Expression x) { return activated(node, activation, x); };
   const FunctionRef<Expression(Expression)> reference(activate);
   return gemm(node, &reference);
+}
+
+// `count` elements of the last axis from `start` on; a vector's, too.
+ValueId columns(Node& node, ValueId x, Size start, Size count, std::string_view suffix) {
+  return slice_of(node, x, shape_of(node, x).rank() - 1, start, node.sizes().add(start, count),
+                  suffix);
 }
 
 // Rows of the sum, normalized along the last axis; the sum is output `sum_output`.
@@ -225,17 +230,6 @@ ValueId key_mask(Node& node, int mask, ValueId added, DataType dtype, Size keys)
     const Expression result = select(seen, none, none.number(hidden));
     return added == ValueId::kNone ? result : result + in.back();
   });
-}
-
-// `count` elements of the last axis from `start` on; a vector's, too.
-ValueId columns(Node& node, ValueId x, Size start, Size count, std::string_view suffix) {
-  const std::string name(suffix);
-  return node.layer(Slice{},
-                    {x, node.sizes_value({start}, name + "/start"),
-                     node.sizes_value({node.sizes().add(start, count)}, name + "/end"),
-                     node.integers_value({shape_of(node, x).rank() - 1}, name + "/axis"),
-                     node.integers_value({1}, name + "/step")},
-                    suffix);
 }
 
 // Queries see keys up to their own, which comes behind those of the past.

@@ -119,12 +119,7 @@ class GroupAttentionImporter {
   }
 
   ValueId some_heads(ValueId x, int64_t begin, int64_t end, const std::string& name) {
-    return node_.layer(
-        Slice{},
-        {x, node_.integers_value({begin}, name + "/start"),
-         node_.integers_value({end}, name + "/end"), node_.integers_value({2}, name + "/axis"),
-         node_.integers_value({1}, name + "/step")},
-        name + "/heads");
+    return slice_of(node_, x, 2, begin, end, name + "/heads");
   }
 
   // x / sqrt(mean of the squares of its head + epsilon) * weight, before queries and keys rotate.
