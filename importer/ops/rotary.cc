@@ -1,7 +1,10 @@
-// RotaryEmbedding: pairs of numbers turned by an angle that belongs to their position.
+// RotaryEmbedding and MRotaryEmbedding: pairs of numbers turned by an angle that belongs to their
+// position.
 #include "anneal/importer/ops/rotary.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "anneal/importer/ops/attention.h"
 #include "anneal/importer/ops/expression.h"
@@ -52,13 +55,7 @@ class Rotator {
 
   // Elements [begin, end) of the last axis of 4.
   ValueId part(ValueId x, Size begin, Size end, const std::string& name) {
-    const std::string suffix = prefix_ + name;
-    return node_.layer(
-        Slice{},
-        {x, node_.sizes_value({begin}, suffix + "/start"),
-         node_.sizes_value({end}, suffix + "/end"), node_.integers_value({3}, suffix + "/axis"),
-         node_.integers_value({1}, suffix + "/step")},
-        suffix);
+    return slice_of(node_, x, 3, begin, end, prefix_ + name);
   }
 
   // The first or second number of each pair: neighbours, or from either half.
@@ -68,12 +65,7 @@ class Rotator {
       return index == 0 ? part(x, 0, half_, name) : part(x, half_, rotation_.width, name);
     const std::string suffix = prefix_ + name;
     const ValueId pairs = reshape(node_, x, with_last({half_, Size(2)}), suffix + "/pairs");
-    return node_.layer(
-        Slice{},
-        {pairs, node_.integers_value({index}, suffix + "/start"),
-         node_.integers_value({index + 1}, suffix + "/end"),
-         node_.integers_value({4}, suffix + "/axis"), node_.integers_value({1}, suffix + "/step")},
-        suffix);
+    return slice_of(node_, pairs, 4, index, index + 1, suffix);
   }
 
   // [batch, positions, 1, half], and an axis of 1 for pairs of neighbours.
@@ -103,7 +95,8 @@ class Rotator {
 // The input numbers of an operator; x is input 0.
 struct RotaryInputs {
   int cosines, sines, positions;
-  bool needs_heads;  // the attribute num_heads, for x of 3 axes
+  bool needs_heads;        // the attribute num_heads, for x of 3 axes
+  bool sectioned = false;  // i64[3, batch, positions] of time, height and width
 };
 
 // How many heads x[batch, positions, elements] has, where the attribute does not say it: the angles
@@ -145,6 +138,50 @@ ValueId positions_of(Node& node, int input, const Shape& x) {
                    [](Expressions in) { return in[0] + in[0].index(1); });
 }
 
+// The angles of MRotaryEmbedding: each pair has those of one of the three rows of positions.
+void use_sections(Node& node, RotaryInputs inputs, Rotation& rotation) {
+  const auto sections = node.find_integers("mrope_section").value_or(std::vector<int64_t>{});
+  const int64_t layout = node.integer("mrope_layout", 0);
+  if (layout != 0 && layout != 1)
+    node.invalid(fmt::format("attribute \"mrope_layout\" is {}", layout));
+  if (!rotation.width.known()) node.unsupported("a width of heads known only at run time");
+  const int64_t pairs = rotation.width.value() / 2;
+  int64_t sum = 0;
+  for (const int64_t section : sections)
+    sum += section < 0 ? pairs + 1 : std::min(section, pairs + 1);
+  if (sections.size() != 3 || sum != pairs)
+    node.invalid(
+        fmt::format("attribute \"mrope_section\": three sections of {} pairs are needed", pairs));
+  node.dtype(inputs.positions, {DataType::kI64});
+  const Shape& positions = node.shape(inputs.positions);
+  if (positions.rank() != 3 || (positions[0].known() && positions[0].value() != 3))
+    node.invalid(fmt::format("input {} has not 3 axes, the first of 3 rows", inputs.positions));
+  const std::vector<double> size(sections.begin(), sections.end());
+  const auto mixed = [&](ValueId table, const std::string& name) {
+    std::vector<ValueId> rows;
+    for (int64_t i = 0; i < 3; ++i) {
+      const std::string suffix = fmt::format("{}{}", name, i);
+      const ValueId index =
+          reshape(node, node.integers_value({i}, suffix + "/row"), {}, suffix + "/index");
+      const ValueId row =
+          node.layer(Gather{}, {node.input(inputs.positions), index}, suffix + "/positions");
+      rows.push_back(node.layer(Gather{}, {table, row}, suffix));
+    }
+    return pointwise(node, name + "_mixed", rows, node.dtype(0), [&](Expressions in) {
+      const Expression pair = in[0].index(2);
+      if (layout == 0)
+        return select(pair < size[0], in[0], select(pair < size[0] + size[1], in[1], in[2]));
+      const Expression turn = pair.apply(Opcode::kMod, pair.number(3));
+      const auto has_turn = [&](int row) {
+        return turn == row && pair < 3 * size[static_cast<size_t>(row)];
+      };
+      return select(has_turn(1), in[1], select(has_turn(2), in[2], in[0]));
+    });
+  };
+  rotation.cosines = mixed(rotation.cosines, "cos");
+  rotation.sines = mixed(rotation.sines, "sin");
+}
+
 Outputs import_rotation(Node& node, RotaryInputs inputs) {
   node.expect_inputs(3, 4);
   node.expect_same_dtype({0, inputs.cosines, inputs.sines});
@@ -155,11 +192,15 @@ Outputs import_rotation(Node& node, RotaryInputs inputs) {
   const int64_t dim = node.integer("rotary_embedding_dim", 0);
   if (dim < 0 || dim % 2 != 0 || (head.known() && (dim > head.value() || head.value() % 2)))
     node.invalid(fmt::format("attribute \"rotary_embedding_dim\" is {}", dim));
-  const Rotation rotation{.cosines = node.input(inputs.cosines),
-                          .sines = node.input(inputs.sines),
-                          .positions = positions_of(node, inputs.positions, shape),
-                          .width = dim == 0 ? head : Size(dim),
-                          .interleaved = node.flag("interleaved", false)};
+  Rotation rotation{.cosines = node.input(inputs.cosines),
+                    .sines = node.input(inputs.sines),
+                    .width = dim == 0 ? head : Size(dim),
+                    .interleaved = node.flag("interleaved", false)};
+  if (inputs.sectioned) {
+    use_sections(node, inputs, rotation);
+  } else {
+    rotation.positions = positions_of(node, inputs.positions, shape);
+  }
   const ValueId turned = rotated(node, x, rotation);
   if (node.rank(0) == 4) return node.result(Transpose{{0, 2, 1, 3}}, {turned});
   const Shape& joined = node.shape(0);
@@ -171,15 +212,20 @@ Outputs import_rotary_embedding(Node& node) {
   return import_rotation(node, {.cosines = 1, .sines = 2, .positions = 3, .needs_heads = true});
 }
 
-Outputs import_fused_rotary_embedding(Node& node) {
+Outputs microsoft_rotation(Node& node, bool sectioned) {
   node.expect_inputs(4, 4);
   if (node.number("scale", 1) != 1) node.unsupported("scaled positions");
   if (node.flag("is_packed_batching", false)) node.unsupported("packed batches");
-  return import_rotation(node, {.cosines = 2, .sines = 3, .positions = 1, .needs_heads = false});
+  return import_rotation(
+      node,
+      {.cosines = 2, .sines = 3, .positions = 1, .needs_heads = sectioned, .sectioned = sectioned});
 }
+Outputs import_fused_rotary_embedding(Node& node) { return microsoft_rotation(node, false); }
+Outputs import_sectioned_rotary_embedding(Node& node) { return microsoft_rotation(node, true); }
 
 constexpr OpRow kRotaryRows[] = {
     {"", "RotaryEmbedding", 23, kLatest, import_rotary_embedding},
+    {kMicrosoft, "MRotaryEmbedding", 1, kLatest, import_sectioned_rotary_embedding},
     {kMicrosoft, "RotaryEmbedding", 1, kLatest, import_fused_rotary_embedding},
 };
 
