@@ -1,5 +1,5 @@
 // Operators of models that carry a state from call to call: CausalConvWithState, LinearAttention,
-// and what ONNX Runtime's generators of language models write around them.
+// GatedDeltaNet, and what ONNX Runtime's generators of language models write around them.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -86,9 +86,11 @@ Outputs import_fused_causal_conv(Node& node) {
 }
 
 // The update of the state[B,H,K,V] by one position; q[B,H,G,K], k[B,H,1,K], v[B,H,1,V],
-// decay[B,H,K,1], beta[B,H,1,1], where sizes of 1 broadcast.
+// decay[B,H,K,1], beta[B,H,1,1], where sizes of 1 broadcast. v_major: state[B,H,V,K] and
+// decay[B,H,1,K].
 struct Position {
   ValueId state, q, k, v, decay = ValueId::kNone, beta = ValueId::kNone;
+  bool v_major = false;
 };
 struct StepResult {
   ValueId state, y;  // y[B,H,G,V]
@@ -105,76 +107,45 @@ StepResult step(Graph& graph, const std::string& name, const Position& at, doubl
     return layer(suffix, Pointwise{program_of(types, kWorking, of)}, std::move(inputs));
   };
   ValueId state = at.state, v = at.v;
+  const MatMul by_state{.transpose_b = at.v_major};
   if (at.decay != ValueId::kNone)
     state = formula("decayed", {state, at.decay},
                     [](Expressions in) { return in[0] * in[1].apply(Opcode::kExp); });
   if (at.beta != ValueId::kNone)
-    v = formula("correction", {v, layer("recalled", MatMul{}, {at.k, state}), at.beta},
+    v = formula("correction", {v, layer("recalled", by_state, {at.k, state}), at.beta},
                 [](Expressions in) { return in[2] * (in[0] - in[1]); });
-  state = formula("state", {state, layer("written", MatMul{.transpose_a = true}, {at.k, v})},
+  const ValueId rows = at.v_major ? v : at.k, columns_of_state = at.v_major ? at.k : v;
+  state = formula("state",
+                  {state, layer("written", MatMul{.transpose_a = true}, {rows, columns_of_state})},
                   [](Expressions in) { return in[0] + in[1]; });
-  const ValueId read = layer("read", MatMul{}, {at.q, state});
+  const ValueId read = layer("read", by_state, {at.q, state});
   return {state, formula("y", {read}, [&](Expressions in) { return in[0] * scale; })};
 }
 
-class LinearAttention {
- public:
-  explicit LinearAttention(Node& node) : node_(node), sizes_(node.sizes()) {}
+// Whether known sizes differ, or the ranks.
+bool shapes_differ(const Shape& a, const Shape& b) {
+  return a.rank() != b.rank() || !std::equal(a.begin(), a.end(), b.begin(), [](Size one, Size two) {
+           return !one.known() || !two.known() || one == two;
+         });
+}
 
-  Outputs import() {
-    node_.expect_inputs(3, 6);
-    const DataType dtype = node_.dtype(0, kFloats);
-    node_.expect_same_dtype({0, 1, 2});
+// What operators of linear attention share: the rule, the steps and the state.
+class Recurrence {
+ protected:
+  static constexpr int kQuery = 0, kKey = 1, kValue = 2, kDecay = 4, kBeta = 5;  // inputs
+
+  explicit Recurrence(Node& node) : node_(node), sizes_(node.sizes()) {}
+
+  void check_inputs() {
+    node_.dtype(kQuery, kFloats);
+    node_.expect_same_dtype({kQuery, kKey, kValue});
     node_.ignore("chunk_size");  // how to compute it, not what
-    heads_ = node_.integer("kv_num_heads");
-    const int64_t q_heads = node_.integer("q_num_heads");
-    if (heads_ < 1 || q_heads < 1 || (q_heads % heads_ != 0 && heads_ % q_heads != 0))
-      node_.invalid(fmt::format("{} heads of queries for {}", q_heads, heads_));
     const int rule = node_.choice("update_rule", {"gated_delta", "linear", "gated", "delta"});
-    const bool decays = rule == 0 || rule == 2, corrects = rule == 0 || rule == 3;
-    if (node_.has_input(4) != decays || node_.has_input(5) != corrects)
+    decays_ = rule == 0 || rule == 2, corrects_ = rule == 0 || rule == 3;
+    if (node_.has_input(kDecay) != decays_ || node_.has_input(kBeta) != corrects_)
       node_.invalid("inputs decay and beta do not fit attribute \"update_rule\"");
-    for (int i = 0; i < 3; ++i)
-      if (node_.rank(i) != 3) node_.invalid("queries, keys and values must have 3 axes");
-    const Size k_width = per_head(node_.shape(0)[2], q_heads);
-    const Size v_width = per_head(node_.shape(2)[2], heads_);
-    scale_ = scale_for(k_width);
-
-    sequences_.push_back(q_heads < heads_ ? shared(0, q_heads, k_width, "queries")
-                                          : split(0, {q_heads / heads_, k_width}, "queries"));
-    const int64_t k_heads = key_heads(k_width);
-    sequences_.push_back(k_heads < heads_ ? shared(1, k_heads, k_width, "keys")
-                                          : split(1, {1, k_width}, "keys"));
-    sequences_.push_back(split(2, {1, v_width}, "values"));
-    if (decays) sequences_.push_back(decay(k_width));
-    if (corrects) sequences_.push_back(beta());
-    decays_ = decays, corrects_ = corrects;
-
-    DataType state_dtype = dtype;
-    ValueId state;
-    const std::vector<Size> state_shape = {node_.shape(0)[0], heads_, k_width, v_width};
-    if (node_.has_input(3)) {
-      state_dtype = node_.dtype(3, kFloats);
-      state = working(node_.input(3), "past_state");
-    } else {
-      const ValueId zero = node_.constant_value(tensor_of(kWorking, {}, {0}), "zero");
-      state = node_.layer(Expand{}, {zero, node_.sizes_value(state_shape, "state_shape")}, "empty");
-    }
-    const auto [last, all] = recur(state);
-    const Size width = sizes_.mul(std::max(q_heads, heads_), v_width);
-    const ValueId y =
-        reshape(node_, all, {node_.shape(0)[0], node_.shape(0)[1], width}, "joined_heads");
-    const auto copy = [](Expressions in) { return in[0]; };
-    Outputs outputs = pointwise_result(node_, {y}, dtype, copy);
-    outputs.push_back(pointwise_result(node_, {last}, state_dtype, copy, "present_state", 1)[0]);
-    return outputs;
-  }
-
- private:
-  Size per_head(Size width, int64_t heads) const {
-    if (width.known() && width.value() % heads != 0)
-      node_.invalid(fmt::format("{} elements in {} heads", width.value(), heads));
-    return sizes_.floor_div(width, heads);
+    for (const int input : {kDecay, kBeta})
+      if (node_.has_input(input)) node_.dtype(input, kFloats);
   }
 
   double scale_for(Size width) {
@@ -189,52 +160,51 @@ class LinearAttention {
     return pointwise(node_, name + "/f32", {x}, kWorking, [](Expressions in) { return in[0]; });
   }
 
-  // [B,T,heads * ...] as [B,T,heads,...].
-  ValueId split(int input, std::vector<Size> rest, const std::string& name) {
-    const Shape& shape = node_.shape(input);
-    rest.insert(rest.begin(), {shape[0], shape[1], heads_});
-    return reshape(node_, working(node_.input(input), name), rest, name);
+  // The elements of x, in f32, as [B,T,...].
+  ValueId by_position(ValueId x, std::vector<Size> rest, const std::string& name) {
+    rest.insert(rest.begin(), {batch_, length_});
+    return reshape(node_, working(x, name), rest, name);
   }
 
-  int64_t key_heads(Size width) const {
-    const Size elements = node_.shape(1)[2];
-    if (!elements.known() || !width.known() || width.value() < 1) return heads_;
-    const int64_t heads = elements.value() / width.value();
-    if (heads < 1 || elements.value() % width.value() != 0 || heads_ % heads != 0)
-      node_.invalid(fmt::format("keys of {} elements for {} heads of {}", elements.value(), heads_,
-                                width.value()));
-    return heads;
-  }
-
-  // [B,T,fewer heads * width] as [B,T,heads,1,width]: consecutive heads of the state read the same.
-  ValueId shared(int input, int64_t fewer, Size width, const std::string& name) {
-    const Shape& shape = node_.shape(input);
-    const ValueId x = reshape(node_, working(node_.input(input), name),
-                              {shape[0], shape[1], fewer, 1, width}, name + "/split");
+  // [B,T,own heads * width] as [B,T,heads,own heads / heads,width]: where x has fewer heads,
+  // consecutive heads of the state read the same one.
+  ValueId by_head(ValueId x, int64_t own, Size width, const std::string& name) {
+    if (own >= heads_) return by_position(x, {heads_, own / heads_, width}, name);
+    const ValueId split = by_position(x, {own, 1, width}, name + "/split");
+    const std::vector<Size> shape = {batch_, length_, own, heads_ / own, width};
     const ValueId repeated = node_.layer(
-        Expand{},
-        {x, node_.sizes_value({shape[0], shape[1], fewer, heads_ / fewer, width}, name + "/shape")},
-        name + "/repeated");
-    return reshape(node_, repeated, {shape[0], shape[1], heads_, 1, width}, name);
+        Expand{}, {split, node_.sizes_value(shape, name + "/shape")}, name + "/repeated");
+    return by_position(repeated, {heads_, 1, width}, name);
   }
 
-  ValueId decay(Size k_width) {
-    node_.dtype(4, kFloats);
-    if (node_.rank(4) != 3) node_.invalid("the decay must have 3 axes");
-    const bool per_head = node_.shape(4)[2] == Size(heads_) && k_width != Size(1);
-    return split(4, {per_head ? Size(1) : k_width, 1}, "decay");
+  // What the recurrence begins with; zeros without that input.
+  ValueId first_state(int input, const std::vector<Size>& shape) {
+    if (node_.has_input(input)) return working(node_.input(input), "past_state");
+    const ValueId zero = node_.constant_value(tensor_of(kWorking, {}, {0}), "zero");
+    return node_.layer(Expand{}, {zero, node_.sizes_value(shape, "state_shape")}, "empty");
   }
 
-  ValueId beta() {
-    node_.dtype(5, kFloats);
-    if (node_.rank(5) != 3) node_.invalid("beta must have 3 axes");
-    const Shape& shape = node_.shape(5);
-    return reshape(node_, working(node_.input(5), "beta"), {shape[0], shape[1], shape[2], 1, 1},
-                   "beta");
+  Outputs results(ValueId state, const std::vector<Size>& shape, DataType state_dtype) {
+    const auto [last, all] = recur(state);
+    const auto copy = [](Expressions in) { return in[0]; };
+    const ValueId y = reshape(node_, all, shape, "joined_heads");
+    Outputs outputs = pointwise_result(node_, {y}, node_.dtype(kQuery), copy);
+    outputs.push_back(pointwise_result(node_, {last}, state_dtype, copy, "present_state", 1)[0]);
+    return outputs;
   }
 
+  Node& node_;
+  SizeTable& sizes_;
+  Size batch_ = 0, length_ = 0;
+  int64_t heads_ = 1;
+  double scale_ = 1;
+  bool decays_ = false, corrects_ = false, v_major_ = false;
+  std::vector<ValueId> sequences_;  // [B,T,H,...] each
+
+ private:
   Position position(ValueId state, const std::vector<ValueId>& elements) const {
-    Position at{.state = state, .q = elements[0], .k = elements[1], .v = elements[2]};
+    Position at{
+        .state = state, .q = elements[0], .k = elements[1], .v = elements[2], .v_major = v_major_};
     size_t next = 3;
     if (decays_) at.decay = elements[next++];
     if (corrects_) at.beta = elements[next];
@@ -244,7 +214,7 @@ class LinearAttention {
   // The last state, and y for all positions: [B,T,H,G,V], or [B,H,G,V] of a single one.
   StepResult recur(ValueId state) {
     Graph& graph = node_.graph();
-    if (node_.shape(0)[1] == Size(1)) {
+    if (length_ == Size(1)) {
       std::vector<ValueId> elements;
       for (size_t i = 0; i < sequences_.size(); ++i) {
         const Shape shape = type_of(graph, sequences_[i]).shape;
@@ -277,13 +247,198 @@ class LinearAttention {
     const std::vector<ValueId> outputs = node_.layers(scan, inputs, "scan");
     return {outputs[0], outputs[1]};
   }
+};
 
-  Node& node_;
-  SizeTable& sizes_;
-  int64_t heads_ = 1;
-  double scale_ = 1;
-  bool decays_ = false, corrects_ = false;
-  std::vector<ValueId> sequences_;  // [B,T,H,...] each
+class LinearAttention : Recurrence {
+ public:
+  explicit LinearAttention(Node& node) : Recurrence(node) {}
+
+  Outputs import() {
+    constexpr int kPast = 3;
+    node_.expect_inputs(3, 6);
+    heads_ = node_.integer("kv_num_heads");
+    const int64_t q_heads = node_.integer("q_num_heads");
+    if (heads_ < 1 || q_heads < 1 || (q_heads % heads_ != 0 && heads_ % q_heads != 0))
+      node_.invalid(fmt::format("{} heads of queries for {}", q_heads, heads_));
+    check_inputs();
+    for (int i = 0; i < 3; ++i)
+      if (node_.rank(i) != 3) node_.invalid("queries, keys and values must have 3 axes");
+    batch_ = node_.shape(kQuery)[0], length_ = node_.shape(kQuery)[1];
+    const Size k_width = per_head(node_.shape(kQuery)[2], q_heads);
+    const Size v_width = per_head(node_.shape(kValue)[2], heads_);
+    scale_ = scale_for(k_width);
+
+    sequences_.push_back(by_head(node_.input(kQuery), q_heads, k_width, "queries"));
+    sequences_.push_back(by_head(node_.input(kKey), key_heads(k_width), k_width, "keys"));
+    sequences_.push_back(by_head(node_.input(kValue), heads_, v_width, "values"));
+    if (decays_) sequences_.push_back(decay(k_width));
+    if (corrects_) sequences_.push_back(beta());
+    const DataType state_dtype = node_.dtype(node_.has_input(kPast) ? kPast : kQuery, kFloats);
+    const ValueId state = first_state(kPast, {batch_, heads_, k_width, v_width});
+    const Size width = sizes_.mul(std::max(q_heads, heads_), v_width);
+    return results(state, {batch_, length_, width}, state_dtype);
+  }
+
+ private:
+  Size per_head(Size width, int64_t heads) const {
+    if (width.known() && width.value() % heads != 0)
+      node_.invalid(fmt::format("{} elements in {} heads", width.value(), heads));
+    return sizes_.floor_div(width, heads);
+  }
+
+  int64_t key_heads(Size width) const {
+    const Size elements = node_.shape(kKey)[2];
+    if (!elements.known() || !width.known() || width.value() < 1) return heads_;
+    const int64_t heads = elements.value() / width.value();
+    if (heads < 1 || elements.value() % width.value() != 0 || heads_ % heads != 0)
+      node_.invalid(fmt::format("keys of {} elements for {} heads of {}", elements.value(), heads_,
+                                width.value()));
+    return heads;
+  }
+
+  ValueId decay(Size k_width) {
+    if (node_.rank(kDecay) != 3) node_.invalid("the decay must have 3 axes");
+    const bool per_head = node_.shape(kDecay)[2] == Size(heads_) && k_width != Size(1);
+    return by_position(node_.input(kDecay), {heads_, per_head ? Size(1) : k_width, 1}, "decay");
+  }
+
+  ValueId beta() {
+    if (node_.rank(kBeta) != 3) node_.invalid("beta must have 3 axes");
+    return by_position(node_.input(kBeta), {node_.shape(kBeta)[2], 1, 1}, "beta");
+  }
+};
+
+// query, key and value[B,T,heads,width] or [B * T,heads,width], or packed in one [B,T,elements] or
+// [B * T,elements]; a state[B,heads,width of values,width of keys].
+class GatedDeltaNet : Recurrence {
+ public:
+  explicit GatedDeltaNet(Node& node) : Recurrence(node) { v_major_ = true; }
+
+  Outputs import() {
+    node_.expect_inputs(1, 11);
+    check_inputs();
+    node_.expect_same_dtype({kDecay, kBeta});
+    if (node_.has_input(kEnds)) node_.unsupported("sequences of several lengths (cu_seqlens)");
+    if (node_.has_input(kCaptureCount) || node_.has_input(kCaptures))
+      node_.unsupported("updates of the state (capture_count, state_update_active)");
+    expect_default(node_, "state_update_capacity", 0);
+    for (const int input : {kState, kRate, kBias})
+      if (node_.has_input(input)) node_.dtype(input, {kWorking});
+    const std::vector<Size> widths = split();
+    scale_ = scale_for(widths[0]);
+    const std::vector<Size> state_shape = {batch_, heads_, widths[1], widths[0]};
+    if (node_.has_input(kState) &&
+        shapes_differ(node_.shape(kState), Shape(std::span(state_shape))))
+      node_.invalid("initial_state is not [batch, heads, width of values, width of keys]");
+    activate(widths[0]);
+    std::vector<Size> shape(node_.shape(kQuery).begin(), node_.shape(kQuery).begin() + token_axes_);
+    shape.insert(shape.end(), {Size(heads_), widths[1]});
+    return results(first_state(kState, state_shape), shape, kWorking);
+  }
+
+ private:
+  static constexpr int kEnds = 3, kState = 6, kRate = 7, kBias = 8, kCaptureCount = 9,
+                       kCaptures = 10;  // further inputs
+
+  // Queries, keys and values by head; returns the widths of keys and values.
+  std::vector<Size> split() {
+    const bool is_packed = !node_.has_input(kKey), has_state = node_.has_input(kState);
+    const Shape q = node_.shape(kQuery);
+    const int last = q.rank() - 1;
+    token_axes_ = is_packed ? last : last - 1;
+    if (token_axes_ != 1 && token_axes_ != 2)
+      node_.invalid(fmt::format("queries of {} axes", q.rank()));
+    if (is_packed == node_.has_input(kValue)) node_.invalid("keys without values");
+    if (has_state ? node_.rank(kState) != 4 : is_packed || token_axes_ == 1)
+      node_.invalid("initial_state of 4 axes is needed");
+    batch_ = token_axes_ == 2 ? q[0] : node_.shape(kState)[0];
+    length_ = token_axes_ == 2 ? q[1] : sizes_.floor_div(q[0], batch_);
+    if (!is_packed && (shapes_differ(q, node_.shape(kKey)) || node_.rank(kValue) != q.rank()))
+      node_.invalid("queries, keys and values of different shapes");
+    const Shape& values = node_.shape(is_packed ? kState : kValue);
+    const Size heads = is_packed ? values[1] : values[last - 1];
+    const Size v_width = is_packed ? values[2] : values[last];
+    const Size k_width = is_packed ? values[3] : q[last];
+    const Size v_size = sizes_.mul(heads, v_width);
+    const Size k_size = is_packed ? sizes_.floor_div(sizes_.sub(q[last], v_size), 2)
+                                  : sizes_.mul(q[last - 1], k_width);
+    const Size own = is_packed ? sizes_.floor_div(k_size, k_width) : q[last - 1];
+    if (!heads.known() || !own.known() || !k_width.known())
+      node_.unsupported("a number of heads known only at run time");
+    heads_ = heads.value();
+    const int64_t q_heads = own.value();
+    if (q_heads < 1 || heads_ < 1 || heads_ % q_heads != 0)
+      node_.invalid(fmt::format("{} heads of queries for {}", q_heads, heads_));
+    const bool is_unit = node_.flag("qk_l2_norm", false);
+    Size start = 0;
+    const auto add = [&](int input, int64_t count, Size width, const char* name) {
+      const Size end = sizes_.add(start, sizes_.mul(width, count));
+      ValueId x = is_packed ? slice_of(node_, node_.input(kQuery), last, start, end,
+                                       std::string(name) + "/packed")
+                            : node_.input(input);
+      start = end;
+      if (is_unit && input != kValue) x = unit(x, count, width, name);
+      sequences_.push_back(by_head(x, count, width, name));
+    };
+    add(kQuery, q_heads, k_width, "queries");
+    add(kKey, q_heads, k_width, "keys");
+    add(kValue, heads_, v_width, "values");
+    if (is_packed && shapes_differ(Shape{q[last]}, Shape{start}))
+      node_.invalid("the packed elements are no queries, keys and values for initial_state");
+    return {k_width, v_width};
+  }
+
+  // x / sqrt(sum of squares of a head + 1e-12).
+  ValueId unit(ValueId x, int64_t heads, Size width, const std::string& name) {
+    constexpr double kEpsilon = 1e-12;
+    const auto count = static_cast<double>(width.value());
+    const Normalize op{
+        .axes = {3}, .epsilon = static_cast<float>(kEpsilon / count), .subtract_mean = false};
+    const ValueId normal =
+        node_.layer(op, {by_position(x, {heads, width}, name + "/heads")}, name + "/normal");
+    return pointwise(node_, name + "/unit", {normal}, kWorking,
+                     [&](Expressions in) { return in[0] / std::sqrt(count); });
+  }
+
+  // The decay[B,T,heads,1,1 or width of keys] and beta[B,T,heads,1,1].
+  void activate(Size k_width) {
+    const int gate =
+        node_.choice("gate_activation", {"none", "softplus", "qwen", "sigmoid", "kda"});
+    const bool is_open = node_.choice("beta_activation", {"none", "sigmoid"}) == 1;
+    const double bound = node_.number("gate_lower_bound", -5);
+    const bool is_raw = gate != 0;
+    if (is_raw != node_.has_input(kRate) || is_raw != node_.has_input(kBias) ||
+        (is_raw && !decays_))
+      node_.invalid("inputs decay, a_log and dt_bias do not fit attribute \"gate_activation\"");
+    for (const int input : {kDecay, kBeta})
+      if (node_.has_input(input) && node_.rank(input) != token_axes_ + 1 &&
+          (input == kBeta || node_.rank(input) != token_axes_ + 2))
+        node_.invalid(fmt::format("input {} of {} axes", input, node_.rank(input)));
+    if (decays_) {
+      const Size width = node_.rank(kDecay) == token_axes_ + 1 ? Size(1) : k_width;
+      ValueId decay = by_position(node_.input(kDecay), {heads_, 1, width}, "decay");
+      if (is_raw) {
+        const bool is_by_head = node_.rank(kBias) == 1 && node_.shape(kBias)[0] == Size(heads_);
+        const ValueId rate = reshape(node_, node_.input(kRate), {heads_, 1, 1}, "a_log"),
+                      bias = reshape(node_, node_.input(kBias),
+                                     {heads_, 1, is_by_head ? Size(1) : width}, "dt_bias");
+        decay = pointwise(node_, "log_decay", {decay, rate, bias}, kWorking, [&](Expressions in) {
+          const Expression factor = in[1].apply(Opcode::kExp), sum = in[0] + in[2];
+          if (gate < 3) return -(factor * softplus(sum));
+          return (factor * sum).apply(Opcode::kSigmoid) * bound;
+        });
+      }
+      sequences_.push_back(decay);
+    }
+    if (!corrects_) return;
+    ValueId beta = by_position(node_.input(kBeta), {heads_, 1, 1}, "beta");
+    if (is_open)
+      beta = pointwise(node_, "open_beta", {beta}, kWorking,
+                       [](Expressions in) { return in[0].apply(Opcode::kSigmoid); });
+    sequences_.push_back(beta);
+  }
+
+  int token_axes_ = 2;
 };
 
 Outputs import_linear_attention(Node& node) { return LinearAttention(node).import(); }
@@ -291,6 +446,8 @@ Outputs import_fused_linear_attention(Node& node) {
   expect_default(node, "state_window", 0);
   return LinearAttention(node).import();
 }
+
+Outputs import_gated_delta_net(Node& node) { return GatedDeltaNet(node).import(); }
 
 // decay = decay_scale * log(1 + exp(a + dt_bias)); beta = sigmoid(b). In f32.
 Outputs import_linear_attention_gate(Node& node) {
@@ -307,23 +464,13 @@ Outputs import_linear_attention_gate(Node& node) {
   Outputs outputs = pointwise_result(
       node, {node.input(kA), node.input(kBias), node.input(kScale)}, dtype, [](Expressions in) {
         const auto real = [](Expression x) { return x.cast(RegisterType::kF32); };
-        const Expression x = real(in[0]) + real(in[1]);
-        // max(x, 0) + log1p(exp(-|x|)) does not overflow.
-        const Expression tail = (-x.apply(Opcode::kAbs)).apply(Opcode::kExp).apply(Opcode::kLog1p);
-        return (max(x, x.number(0)) + tail) * real(in[2]);
+        return softplus(real(in[0]) + real(in[1])) * real(in[2]);
       });
   if (!node.has_output(1)) return outputs;
   if (!node.has_input(kB)) node.invalid("output beta without input b");
   const auto sigmoid = [](Expressions in) { return in[0].apply(Opcode::kSigmoid); };
   outputs.push_back(pointwise_result(node, {node.input(kB)}, dtype, sigmoid, "beta", 1)[0]);
   return outputs;
-}
-
-// Whether known sizes differ, or the ranks.
-bool shapes_differ(const Shape& a, const Shape& b) {
-  return a.rank() != b.rank() || !std::equal(a.begin(), a.end(), b.begin(), [](Size one, Size two) {
-           return !one.known() || !two.known() || one == two;
-         });
 }
 
 // x / sqrt(mean of squares + epsilon) * scale * activation(gate), of groups of as many elements as
@@ -366,6 +513,7 @@ constexpr OpRow kStateRows[] = {
     {"", "CausalConvWithState", 27, kLatest, import_causal_conv},
     {"", "LinearAttention", 27, kLatest, import_linear_attention},
     {kMicrosoft, "CausalConvWithState", 1, kLatest, import_fused_causal_conv},
+    {kMicrosoft, "GatedDeltaNet", 1, kLatest, import_gated_delta_net},
     {kMicrosoft, "GatedRMSNorm", 1, kLatest, import_gated_rms_norm},
     {kMicrosoft, "LinearAttention", 1, kLatest, import_fused_linear_attention},
     {kMicrosoft, "LinearAttentionGate", 1, kLatest, import_linear_attention_gate},

@@ -1,7 +1,9 @@
 // What ONNX Runtime's generators write for models with linear attention. Each operator gives what
 // several plain operators give.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "anneal/tests/importer/delta_nets.h"
 #include "anneal/tests/importer/same_results.h"
 
 namespace anneal {
@@ -106,6 +108,44 @@ TEST(LinearAttention, FormsOfMicrosoftThatAreNotTaken) {
   EXPECT_THAT(error("CausalConvWithState", "dilation", 0), HasSubstr("a dilation of 0"));
   EXPECT_THAT(error("CausalConvWithState", "dilation", int64_t{1} << 62),
               HasSubstr("a dilation of"));
+}
+
+TEST(GatedDeltaNet, IsLinearAttentionWithItsGates) {
+  for (const DeltaNet& net : delta_nets())
+    for (const bool is_state : {false, true}) {
+      SCOPED_TRACE(fmt::format("{} {} {} {}", net.rule, net.gate, net.layout, is_state));
+      expect_same(
+          inputs_of(net), [&](ModelBuilder& m) { gated_delta_net(m, net, is_state); },
+          [&](ModelBuilder& m) { linear_attention(m, net, is_state); });
+    }
+}
+
+TEST(GatedDeltaNet, WrongNodesAndFormsThatAreNotTaken) {
+  using Names = std::vector<std::string>;
+  const std::vector<FloatInput> inputs = {
+      {"q", {2, 1, 2, 3}},   {"v", {2, 1, 4, 2}}, {"g", {2, 1, 4}},  {"s", {2, 4, 2, 3}},
+      {"one", {1, 4, 2, 3}}, {"a", {4}},          {"p", {2, 1, 21}}, {"three", {2, 1, 3, 2}}};
+  const auto error = [&](const Names& names, const char* attribute = "", const char* value = "") {
+    return error_of([&] {
+      values_of(inputs, [&](ModelBuilder& m) {
+        auto& node = microsoft(m, "GatedDeltaNet", names);
+        if (*attribute != 0) set(node, attribute, value);
+      });
+    });
+  };
+  EXPECT_EQ(error({"q", "q", "v", "", "g", "g", "s"}), "");
+  EXPECT_EQ(error({"q", "q", "v", "", "g", "g"}), "");
+  EXPECT_THAT(error({"q", "q", "v", "a", "g", "g", "s"}), HasSubstr("cu_seqlens"));
+  EXPECT_THAT(error({"q", "q", "v", "", "g", "g", "s", "", "", "a"}), HasSubstr("capture_count"));
+  EXPECT_THAT(error({"q", "q", "v", "", "g", "", "s"}), HasSubstr("update_rule"));
+  EXPECT_THAT(error({"q", "q", "v", "", "g", "g", "s", "a", "a"}), HasSubstr("gate_activation"));
+  EXPECT_THAT(error({"q", "q", "v", "", "g", "g", "s"}, "gate_activation", "softplus"),
+              HasSubstr("gate_activation"));
+  EXPECT_THAT(error({"q", "q", "v", "", "g", "g", "one"}), HasSubstr("initial_state is not"));
+  EXPECT_THAT(error({"q", "q", "three", "", "g", "g", "s"}), HasSubstr("2 heads of queries for 3"));
+  EXPECT_THAT(error({"p", "", "", "", "g", "g", "s"}), HasSubstr("packed elements"));
+  EXPECT_THAT(error({"p", "", "", "", "g", "g"}), HasSubstr("initial_state"));
+  EXPECT_THAT(error({"q", "q", "", "", "g", "g", "s"}), HasSubstr("keys without values"));
 }
 
 TEST(LinearAttentionGate, IsSoftplusAndSigmoid) {
