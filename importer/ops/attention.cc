@@ -21,8 +21,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 ValueId bias_of(Node& node, const AttentionHeads& attention, DataType dtype) {
   const Size queries = shape_of(node, attention.q)[2], keys = shape_of(node, attention.k)[2];
   const ValueId zero = node.constant_value(tensor_of(dtype, {}, {0}), "zero");
-  const ValueId shape = node.sizes_value({queries, keys}, "bias_shape");
-  std::vector<ValueId> inputs = {node.layer(Expand{}, {zero, shape}, "no_bias")};
+  std::vector<ValueId> inputs = {expanded(node, zero, {queries, keys}, "no_bias")};
   int rank = 2;
   const auto add = [&](ValueId value) -> size_t {
     if (value == ValueId::kNone) return 0;
@@ -77,15 +76,10 @@ namespace {
 ValueId weights_of(Node& node, ValueId logits, ValueId sink) {
   if (sink == ValueId::kNone) return node.layer(Softmax{.axis = 3}, {logits}, "weights");
   const Shape shape = shape_of(node, logits);
-  const ValueId one = node.sizes_value({shape[0], shape[1], shape[2], Size(1)}, "sink_shape");
-  const ValueId column = node.layer(Expand{}, {sink, one}, "sinks");
+  const ValueId column = expanded(node, sink, {shape[0], shape[1], shape[2], Size(1)}, "sinks");
   const ValueId all = node.layer(Concat{.axis = 3}, {logits, column}, "logits_and_sink");
-  return node.layer(
-      Slice{},
-      {node.layer(Softmax{.axis = 3}, {all}, "weights_and_sink"),
-       node.integers_value({0}, "first_key"), node.sizes_value({shape[3]}, "key_count_of_weights"),
-       node.integers_value({3}, "axis_of_keys"), node.integers_value({1}, "step_of_keys")},
-      "weights");
+  return slice_of(node, node.layer(Softmax{.axis = 3}, {all}, "weights_and_sink"), 3, 0, shape[3],
+                  "weights");
 }
 
 // Heads of q by groups that share a head of k and v; the rows of a group are consecutive.
@@ -177,9 +171,7 @@ ValueId split_heads(Node& node, ValueId x, std::optional<int64_t> heads, std::st
 ValueId join_heads(Node& node, ValueId x) {
   const Shape shape = shape_of(node, x);
   const ValueId moved = node.layer(Transpose{.permutation = {0, 2, 1, 3}}, {x}, "heads_last");
-  const ValueId sizes =
-      node.sizes_value({shape[0], shape[2], node.sizes().mul(shape[1], shape[3])}, "shape");
-  return node.result(Reshape{.allow_zero = true}, {moved, sizes})[0];
+  return reshape_result(node, moved, {shape[0], shape[2], node.sizes().mul(shape[1], shape[3])})[0];
 }
 
 ValueId after_past(Node& node, ValueId own, int past, std::string_view name, int output) {

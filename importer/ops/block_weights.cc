@@ -308,9 +308,7 @@ class Bnb4Product {
                                 scales_->count(), elements));
     if (transposed_ && inner_ % block_ == 0) return by_rows(dtype);
     ValueId weights = node_.constant_value(floats(), "weights");
-    if (dtype != DataType::kF32)
-      weights =
-          pointwise(node_, "weights_of_a", {weights}, dtype, [](Expressions in) { return in[0]; });
+    if (dtype != DataType::kF32) weights = as_type(node_, weights, dtype, "weights_of_a");
     return node_.result(MatMul{.transpose_b = transposed_}, {node_.input(kA), weights});
   }
 

@@ -62,8 +62,7 @@ class DeformConv {
         reshape(node_, node_.input(1), {1, groups, outputs / groups, per_group * taps_}, "weights");
     const ValueId sums = node_.layer(MatMul{}, {weights, columns}, "sums");
     const std::vector<Size> shape = {x[0], outputs, height_, width_};
-    if (!node_.has_input(3))
-      return node_.result(Reshape{.allow_zero = true}, {sums, node_.sizes_value(shape, "shape")});
+    if (!node_.has_input(3)) return reshape_result(node_, sums, shape);
     const ValueId bias = per_channel(node_, node_.input(3), 4, "bias_per_channel");
     return pointwise_result(node_, {reshape(node_, sums, shape, "joined_groups"), bias}, dtype_,
                             [](Expressions in) { return in[0] + in[1]; });
@@ -86,12 +85,7 @@ class DeformConv {
   // Where one coordinate of each tap lies, in -1..1: [images, taps * height, width, 1].
   ValueId coordinates(ValueId offsets, size_t axis, const std::string& name) {
     const auto at = static_cast<int64_t>(axis);
-    const ValueId own = node_.layer(
-        Slice{},
-        {offsets, node_.integers_value({at}, name + "/start"),
-         node_.integers_value({at + 1}, name + "/end"), node_.integers_value({2}, name + "/axis"),
-         node_.integers_value({1}, name + "/step")},
-        name + "/offsets");
+    const ValueId own = slice_of(node_, offsets, 2, at, at + 1, name + "/offsets");
     const ValueId size =
         node_.sizes_value({node_.shape(0)[2 + static_cast<int>(axis)]}, name + "/size");
     const double columns = static_cast<double>(window_.kernel[1]);

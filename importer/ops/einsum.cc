@@ -136,8 +136,7 @@ Factor diagonals(Node& node, Factor factor, const std::string& name) {
         step + "/longer");
     sizes.back() = n;
     sizes.push_back(node.sizes().add(n, 1));
-    const ValueId column =
-        node.constant_value(Tensor::of<int64_t>(DataType::kI64, {}, {{0}}), step + "/column");
+    const ValueId column = scalar_value(node, 0, step + "/column");
     factor.value = node.layer(Gather{.axis = std::ssize(sizes) - 1},
                               {reshape(node, longer, sizes, step + "/rows"), column}, step);
 
@@ -194,8 +193,7 @@ Factor broadcast_with(Node& node, const Factor& factor, const Factor& other,
       sizes[factor.axes.find(axis)] = node.sizes().broadcast(own, others);
   }
   if (std::ranges::equal(sizes, shape)) return factor;
-  return {node.layer(Expand{}, {factor.value, node.sizes_value(sizes, name + "/sizes")}, name),
-          factor.axes};
+  return {expanded(node, factor.value, sizes, name), factor.axes};
 }
 
 // Batch axes are in both factors and needed, contracted ones in both and not needed; each of the

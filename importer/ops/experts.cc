@@ -147,13 +147,12 @@ class Experts {
 
   ValueId zeros(const std::vector<Size>& shape, DataType dtype, const std::string& name) {
     const ValueId zero = node_.constant_value(tensor_of(dtype, {}, {0}), name + "/zero");
-    return node_.layer(Expand{}, {zero, node_.sizes_value(shape, name + "/shape")}, name);
+    return expanded(node_, zero, shape, name);
   }
 
   // routing_: f32[experts, tokens], 0 where an expert does not get a token.
   void route(Size tokens) {
-    const ValueId logits = pointwise(node_, "logits", {node_.input(kRouter)}, DataType::kF32,
-                                     [](Expressions in) { return in[0]; });
+    const ValueId logits = as_type(node_, node_.input(kRouter), DataType::kF32, "logits");
     const ValueId shares = node_.layer(Softmax{.axis = 1}, {logits}, "shares");
     const std::vector<ValueId> best =
         node_.layers(TopK{.axis = 1}, {shares, node_.integers_value({k_}, "k")}, "best");

@@ -72,7 +72,7 @@ ValueId as_i64(Node& node, ValueId value, std::string_view suffix) {
     return node.constant_value(Tensor::of<int64_t>(DataType::kI64, constant->dims(), integers),
                                suffix);
   }
-  return pointwise(node, suffix, {value}, DataType::kI64, [](Expressions in) { return in[0]; });
+  return as_type(node, value, DataType::kI64, suffix);
 }
 
 ValueId reshape(Node& node, ValueId value, const std::vector<Size>& shape,
@@ -88,6 +88,26 @@ ValueId reshape(Node& node, ValueId value, const std::vector<Size>& shape,
   }
   const ValueId sizes = node.sizes_value(shape, std::string(suffix) + "/shape");
   return node.layer(Reshape{.allow_zero = true}, {value, sizes}, suffix);
+}
+
+ValueId expanded(Node& node, ValueId value, const std::vector<Size>& shape,
+                 std::string_view suffix) {
+  return node.layer(Expand{}, {value, node.sizes_value(shape, std::string(suffix) + "/shape")},
+                    suffix);
+}
+
+ValueId as_type(Node& node, ValueId value, DataType dtype, std::string_view suffix) {
+  return pointwise(node, suffix, {value}, dtype, [](Expressions in) { return in[0]; });
+}
+
+ValueId scalar_value(Node& node, int64_t number, std::string_view suffix) {
+  return node.constant_value(Tensor::of<int64_t>(DataType::kI64, {}, {{number}}), suffix);
+}
+
+Outputs reshape_result(Node& node, ValueId value, const std::vector<Size>& shape,
+                       std::string_view suffix) {
+  return node.result(Reshape{.allow_zero = true}, {value, node.sizes_value(shape, "shape")},
+                     suffix);
 }
 
 ValueId slice_of(Node& node, ValueId value, int64_t axis, Size begin, Size end,

@@ -81,6 +81,14 @@ Outputs epilogue_result(Node& node, Op op, const std::vector<ValueId>& inputs,
 ValueId as_i64(Node& node, ValueId value, std::string_view suffix);
 // Another shape of the same elements; of a constant, a constant.
 ValueId reshape(Node& node, ValueId value, const std::vector<Size>& shape, std::string_view suffix);
+// The same as the node's output 0.
+Outputs reshape_result(Node& node, ValueId value, const std::vector<Size>& shape,
+                       std::string_view suffix = {});
+ValueId expanded(Node& node, ValueId value, const std::vector<Size>& shape,
+                 std::string_view suffix);
+// The same numbers in that type.
+ValueId as_type(Node& node, ValueId value, DataType dtype, std::string_view suffix);
+ValueId scalar_value(Node& node, int64_t number, std::string_view suffix);  // i64
 // Elements [begin, end) of an axis.
 ValueId slice_of(Node& node, ValueId value, int64_t axis, Size begin, Size end,
                  std::string_view suffix);

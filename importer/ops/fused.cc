@@ -214,8 +214,7 @@ ValueId key_mask(Node& node, int mask, ValueId added, DataType dtype, Size keys)
   std::vector<ValueId> inputs;
   if (lengths) {
     const ValueId zero = node.constant_value(tensor_of(DataType::kF32, {}, {0}), "zero");
-    const ValueId row =
-        node.layer(Expand{}, {zero, node.sizes_value({1, 1, 1, keys}, "mask_shape")}, "no_mask");
+    const ValueId row = expanded(node, zero, {1, 1, 1, keys}, "no_mask");
     inputs = {reshape(node, node.input(mask), {shape[0], 1, 1, 1}, "lengths"), row};
   } else {
     inputs = {reshape(node, node.input(mask), {shape[0], 1, 1, shape[1]}, "mask_by_head")};
@@ -273,8 +272,7 @@ Outputs import_multi_head_attention(Node& node) {
 
 // Keys (part 0) or values (part 1) behind those of past[2,B,heads,past positions,width].
 ValueId behind_past(Node& node, ValueId own, int past, int64_t part, const std::string& name) {
-  const ValueId index =
-      reshape(node, node.integers_value({part}, name + "/part"), {}, name + "/part_scalar");
+  const ValueId index = scalar_value(node, part, name + "/part");
   const ValueId before = node.layer(Gather{}, {node.input(past), index}, name + "/past");
   return node.layer(Concat{.axis = 2}, {before, own}, name + "/with_past");
 }

@@ -70,9 +70,8 @@ Outputs import_tensor_scatter(Node& node) {
   if (update.rank() != rank) node.invalid(fmt::format("an update of {} axes", update.rank()));
   const int64_t axis = node.resolve_axis(node.integer("axis", -2), rank);
   const bool circular = node.choice("mode", {"linear", "circular"}) == 1;
-  const ValueId zero = reshape(node, node.integers_value({0}, "zero"), {}, "zero_scalar");
-  const ValueId shape = node.sizes_value({update.begin(), update.end()}, "update_shape");
-  std::vector<ValueId> inputs = {node.layer(Expand{}, {zero, shape}, "no_offset"),
+  const ValueId zero = scalar_value(node, 0, "zero");
+  std::vector<ValueId> inputs = {expanded(node, zero, {update.begin(), update.end()}, "no_offset"),
                                  node.sizes_value({cache[static_cast<int>(axis)]}, "length")};
   if (node.has_input(2)) {
     std::vector<Size> batches(static_cast<size_t>(rank), 1);

@@ -192,12 +192,7 @@ class GroupAttentionImporter {
   ValueId used(ValueId rows, const std::string& name) {
     const auto longest = node_.known_sizes(kTotalLength);
     if (!longest || longest->size() != 1) return rows;
-    return node_.layer(Slice{},
-                       {rows, node_.integers_value({0}, name + "first_row"),
-                        node_.sizes_value(*longest, name + "used_count"),
-                        node_.integers_value({2}, name + "row_axis"),
-                        node_.integers_value({1}, name + "row_step")},
-                       name + "used");
+    return slice_of(node_, rows, 2, 0, longest->front(), name + "used");
   }
 
   void see(VisibleKeys& visible, int64_t window, const GroupCache& cache) {
@@ -231,9 +226,8 @@ class GroupAttentionImporter {
       node_.dtype(kPositions, {DataType::kI64});
       return node_.input(kPositions);
     }
-    const ValueId zero = reshape(node_, node_.integers_value({0}, "zero"), {}, "zero_scalar");
-    const ValueId row = node_.layer(
-        Expand{}, {zero, node_.sizes_value({batch_, length_}, "positions_shape")}, "no_positions");
+    const ValueId zero = scalar_value(node_, 0, "zero");
+    const ValueId row = expanded(node_, zero, {batch_, length_}, "no_positions");
     const ValueId past = reshape(node_, past_, {batch_, 1}, "past_of_batch");
     return pointwise(node_, "positions", {row, past}, DataType::kI64,
                      [](Expressions in) { return in[0] + in[0].index(1) + in[1]; });

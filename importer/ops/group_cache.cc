@@ -21,10 +21,8 @@ Expression held_after(Expression t, Expression rows, int64_t window) {
 // i64 of a shape, each element its index along the axis and the number of its batch.
 ValueId indices_from(Node& node, const std::vector<Size>& shape, int axis, ValueId first,
                      const std::string& name) {
-  const ValueId zero =
-      reshape(node, node.integers_value({0}, name + "/zero"), {}, name + "/zero_scalar");
-  const ValueId zeros =
-      node.layer(Expand{}, {zero, node.sizes_value(shape, name + "/shape")}, name + "/zeros");
+  const ValueId zero = scalar_value(node, 0, name + "/zero");
+  const ValueId zeros = expanded(node, zero, shape, name + "/zeros");
   return pointwise(node, name, {zeros, first}, DataType::kI64,
                    [&](Expressions in) { return in[0].index(axis) + in[1]; });
 }

@@ -190,11 +190,7 @@ Outputs import_col2im(Node& node) {
       zeros(node, dtype, node.sizes_value({Size(b.image_size + 1), images}, "places_shape"));
   const ValueId sums =
       node.layer(ScatterND{.reduction = ScatterReduction::kAdd}, {image, indices, updates}, "sums");
-  const ValueId inside = node.layer(
-      Slice{},
-      {sums, node.integers_value({0}, "start"), node.integers_value({b.image_size}, "end"),
-       node.integers_value({0}, "axis"), node.integers_value({1}, "step")},
-      "inside");
+  const ValueId inside = slice_of(node, sums, 0, 0, b.image_size, "inside");
   std::vector<Size> shape = {x[0], channels};
   shape.insert(shape.end(), b.image.begin(), b.image.end());
   return node.result(
@@ -277,18 +273,10 @@ Outputs import_affine_grid(Node& node) {
   if (size.rank() != 1 || (size[0].known() && size[0].value() != axes + 2))
     node.invalid(fmt::format("the size has not {} elements", axes + 2));
 
-  const auto scalar = [&](int64_t value, const std::string& suffix) {
-    return node.constant_value(Tensor::of<int64_t>(DataType::kI64, {}, {{value}}), suffix);
-  };
   std::vector<ValueId> inputs, counts;
   for (int64_t j = 0; j <= axes; ++j) {
     const std::string suffix = fmt::format("theta{}", j);
-    const ValueId column = node.layer(
-        Slice{},
-        {node.input(0), node.integers_value({j}, suffix + "/start"),
-         node.integers_value({j + 1}, suffix + "/end"), node.integers_value({2}, suffix + "/axis"),
-         node.integers_value({1}, suffix + "/step")},
-        suffix);
+    const ValueId column = slice_of(node, node.input(0), 2, j, j + 1, suffix);
     std::vector<Size> shape(static_cast<size_t>(axes), Size(1));
     shape.insert(shape.begin(), theta[0]);
     shape.emplace_back(axes);
@@ -296,11 +284,13 @@ Outputs import_affine_grid(Node& node) {
   }
   for (int64_t j = 0; j < axes; ++j) {
     const std::string suffix = fmt::format("axis{}", j);
-    const ValueId count =
-        node.layer(Gather{.axis = 0}, {node.input(1), scalar(axes + 1 - j, suffix + "/index")},
-                   suffix + "/size");
+    const ValueId count = node.layer(
+        Gather{.axis = 0}, {node.input(1), scalar_value(node, axes + 1 - j, suffix + "/index")},
+        suffix + "/size");
     const ValueId range = node.layer(
-        Range{}, {scalar(0, suffix + "/zero"), count, scalar(1, suffix + "/one")}, suffix);
+        Range{},
+        {scalar_value(node, 0, suffix + "/zero"), count, scalar_value(node, 1, suffix + "/one")},
+        suffix);
     std::vector<Size> shape(static_cast<size_t>(j + 2), Size(1));
     shape[0] = node.graph().value(range).type().shape[0];
     inputs.push_back(reshape(node, range, shape, suffix + "/positions"));

@@ -128,8 +128,7 @@ Outputs import_mat_mul(Node& node) {
         (from_row && axis == whole.rank() - 2) || (from_column && axis == whole.rank() - 1);
     if (!drop) kept.push_back(whole[axis]);
   }
-  return node.result(Reshape{.allow_zero = true}, {product, node.sizes_value(kept, "shape")},
-                     "squeezed");
+  return reshape_result(node, product, kept, "squeezed");
 }
 
 }  // namespace
@@ -218,7 +217,7 @@ Outputs import_det(Node& node) {
   const ValueId determinants =
       pointwise(node, "determinants", elements, dtype,
                 [&](Expressions in) { return determinant(in, n.value(), 0, columns); });
-  return node.result(Reshape{.allow_zero = true}, {determinants, node.sizes_value(batch, "shape")});
+  return reshape_result(node, determinants, batch);
 }
 
 constexpr OpRow kLinearRows[] = {

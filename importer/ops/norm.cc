@@ -72,9 +72,7 @@ Outputs scale_and_shift_to_x(Node& node, ValueId x, ValueId scale, ValueId shift
   const ValueId scaled =
       pointwise(node, "scale", inputs, dtype, [](Expressions in) { return scaled_by(in); });
   const Shape& shape = node.shape(0);
-  return node.result(Reshape{.allow_zero = true},
-                     {scaled, node.sizes_value({shape.begin(), shape.end()}, "shape_of_x")},
-                     "has_shape_of_x");
+  return reshape_result(node, scaled, {shape.begin(), shape.end()}, "has_shape_of_x");
 }
 
 // (x - mean) / sqrt(var + epsilon) * scale + bias with mean and var as values, or with everything
@@ -158,8 +156,7 @@ Outputs batch_normalization_training(Node& node) {
   if (axes.size() < 2) node.invalid("at least 2 axes are expected");
   axes.erase(axes.begin() + 1);
   const ValueId over = node.integers_value(axes, "axes");
-  const auto wide = [&](Expressions in) { return in[0].cast(register_type(real)); };
-  const ValueId x = pointwise(node, "wide", {node.input(0)}, real, wide);
+  const ValueId x = as_type(node, node.input(0), real, "wide");
   const Reduce mean_of{.kind = ReduceKind::kMean, .keepdims = false};
   const ValueId mean = node.layer(mean_of, {x, over}, "batch_mean");
   const ValueId squares = pointwise(
@@ -204,8 +201,7 @@ void add_statistics(Node& node, const std::vector<int64_t>& axes, double epsilon
   if (!node.has_output(1) && !node.has_output(2)) return;
   const DataType real = real_type(node.dtype(0));
   const ValueId over = node.integers_value(axes, "axes");
-  const ValueId x =
-      pointwise(node, "wide", {node.input(0)}, real, [](Expressions in) { return in[0]; });
+  const ValueId x = as_type(node, node.input(0), real, "wide");
   const Reduce mean_of{.kind = ReduceKind::kMean};
   const ValueId mean = node.layer(mean_of, {x, over}, "row_mean");
   const auto add = [&](int output, ValueId from, Formula formula, const char* suffix) {
@@ -284,8 +280,7 @@ Outputs import_group_normalization_per_group(Node& node) {
   const ValueId bias = per_channel(node, node.input(2), 3, "bias_per_group");
   const ValueId scaled = pointwise(node, "scale", {groups.normal, scale, bias}, node.dtype(0),
                                    [](Expressions in) { return in[0] * in[1] + in[2]; });
-  return node.result(Reshape{.allow_zero = true}, {scaled, node.sizes_value(groups.shape, "shape")},
-                     "ungrouped");
+  return reshape_result(node, scaled, groups.shape, "ungrouped");
 }
 
 Outputs import_group_normalization(Node& node) {

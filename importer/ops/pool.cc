@@ -65,8 +65,7 @@ Outputs import_average_pool(Node& node) {
   for (int axis = 2; axis < node.rank(0); ++axis) spatial.push_back(node.shape(0)[axis]);
   const DataType dtype = node.dtype(0);
   const ValueId one = node.constant_value(tensor_of(dtype, {}, {1}), "one");
-  const ValueId ones =
-      node.layer(Expand{}, {one, node.sizes_value(spatial, "spatial_sizes")}, "ones");
+  const ValueId ones = expanded(node, one, spatial, "ones");
   const ValueId zero = node.constant_value(tensor_of(dtype, {}, {0}), "no_share");
   const ValueId share = node.layer(op, {padded_input(node, window, ones, zero)}, "share");
   return epilogue_result(node, op, {input}, {share}, dtype,

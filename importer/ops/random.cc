@@ -58,7 +58,7 @@ ValueId draw_numbers(Node& node, Size total, DataType dtype, Draw draw) {
   const uint64_t seed = read_seed(node);
   const ValueId zero =
       node.constant_value(Tensor::of<uint8_t>(DataType::kBool, {}, {{uint8_t{0}}}), "zero");
-  const ValueId places = node.layer(Expand{}, {zero, node.sizes_value({total}, "count")}, "places");
+  const ValueId places = expanded(node, zero, {total}, "places");
   std::vector<ValueId> inputs = {places};
   if (node.iteration() != ValueId::kNone) inputs.push_back(node.iteration());
   return pointwise(node, "drawn", inputs, dtype, [&](Expressions in) {
@@ -75,7 +75,7 @@ Size total_of(Node& node, const std::vector<Size>& shape) {
 
 Outputs random_tensor(Node& node, const std::vector<Size>& shape, DataType dtype, Draw draw) {
   const ValueId flat = draw_numbers(node, total_of(node, shape), dtype, draw);
-  return node.result(Reshape{.allow_zero = true}, {flat, node.sizes_value(shape, "shape")});
+  return reshape_result(node, flat, shape);
 }
 
 Outputs normal(Node& node, const std::vector<Size>& shape, DataType dtype) {
@@ -165,8 +165,7 @@ Outputs import_multinomial(Node& node) {
   if (samples < 1) node.invalid(fmt::format("attribute \"sample_size\" is {}", samples));
   const Size batch = node.shape(0)[0], classes = node.shape(0)[1];
   const ValueId probabilities = node.layer(Softmax{.axis = 1}, {node.input(0)}, "probabilities");
-  const ValueId axis =
-      node.constant_value(Tensor::of<int64_t>(DataType::kI64, {}, {{int64_t{1}}}), "class_axis");
+  const ValueId axis = scalar_value(node, 1, "class_axis");
   const ValueId sums = reshape(node, node.layer(Cumulative{}, {probabilities, axis}, "sums"),
                                {batch, 1, classes}, "sums_of_batch");
   const ValueId numbers = uniform_numbers(node, {batch, Size(samples), 1});

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include <fmt/format.h>
 #include "anneal/core/dtype_kinds.h"
+
 #include "anneal/importer/ops/expression.h"
 #include "anneal/importer/ops/rows.h"
 
@@ -194,8 +196,7 @@ FlattenedInput flatten_from_axis(Node& node) {
 // The layer that makes `y` of the flattened x gives it the shape of the node's input again.
 Outputs unflatten(Node& node, ValueId y) {
   const Shape& shape = node.shape(0);
-  const ValueId sizes = node.sizes_value({shape.begin(), shape.end()}, "shape");
-  return node.result(Reshape{.allow_zero = true}, {y, sizes}, "unflattened");
+  return reshape_result(node, y, {shape.begin(), shape.end()}, "unflattened");
 }
 
 template <bool log>

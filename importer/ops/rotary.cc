@@ -132,8 +132,7 @@ ValueId positions_of(Node& node, int input, const Shape& x) {
   if (shape.rank() > 1 || (shape.rank() == 1 && shape[0].known() && shape[0].value() != 1))
     node.invalid(fmt::format("input {} has not 2 axes, and is not one offset", input));
   const ValueId offset = reshape(node, node.input(input), {1, 1}, "offset");
-  const ValueId target = node.sizes_value({x[0], x[1]}, "positions_shape");
-  const ValueId offsets = node.layer(Expand{}, {offset, target}, "offsets");
+  const ValueId offsets = expanded(node, offset, {x[0], x[1]}, "offsets");
   return pointwise(node, "positions", {offsets}, DataType::kI64,
                    [](Expressions in) { return in[0] + in[0].index(1); });
 }
@@ -161,8 +160,7 @@ void use_sections(Node& node, RotaryInputs inputs, Rotation& rotation) {
     std::vector<ValueId> rows;
     for (int64_t i = 0; i < 3; ++i) {
       const std::string suffix = fmt::format("{}{}", name, i);
-      const ValueId index =
-          reshape(node, node.integers_value({i}, suffix + "/row"), {}, suffix + "/index");
+      const ValueId index = scalar_value(node, i, suffix + "/index");
       const ValueId row =
           node.layer(Gather{}, {node.input(inputs.positions), index}, suffix + "/positions");
       rows.push_back(node.layer(Gather{}, {table, row}, suffix));
@@ -204,8 +202,7 @@ Outputs import_rotation(Node& node, RotaryInputs inputs) {
   const ValueId turned = rotated(node, x, rotation);
   if (node.rank(0) == 4) return node.result(Transpose{{0, 2, 1, 3}}, {turned});
   const Shape& joined = node.shape(0);
-  return node.result(Reshape{.allow_zero = true},
-                     {turned, node.sizes_value({joined.begin(), joined.end()}, "shape")}, "joined");
+  return reshape_result(node, turned, {joined.begin(), joined.end()}, "joined");
 }
 
 Outputs import_rotary_embedding(Node& node) {

@@ -11,11 +11,6 @@
 namespace anneal {
 namespace {
 
-Outputs reshape_result(Node& node, ValueId x, const std::vector<Size>& sizes,
-                       std::string_view suffix = {}) {
-  return node.result(Reshape{.allow_zero = true}, {x, node.sizes_value(sizes, "shape")}, suffix);
-}
-
 Outputs import_reshape_attribute(Node& node) {
   node.expect_inputs(1, 1);
   node.ignore("consumed_inputs");

@@ -16,15 +16,11 @@ namespace {
 constexpr double kTurn = 2 * std::numbers::pi;
 constexpr int64_t kMaxCoefficients = 1 << 25;
 
-ValueId number_value(Node& node, int64_t number, const char* suffix) {
-  return node.constant_value(Tensor::of<int64_t>(DataType::kI64, {}, {{number}}), suffix);
-}
-
 // 0, 1, ... count - 1.
 ValueId counting(Node& node, ValueId count, const std::string& suffix) {
   return node.layer(Range{},
-                    {number_value(node, 0, (suffix + "/zero").c_str()), count,
-                     number_value(node, 1, (suffix + "/one").c_str())},
+                    {scalar_value(node, 0, (suffix + "/zero").c_str()), count,
+                     scalar_value(node, 1, (suffix + "/one").c_str())},
                     suffix);
 }
 

@@ -136,7 +136,7 @@ Outputs split_at_run_time(Node& node, int64_t axis) {
   const Size count = node.shape(1)[0];
   if (count.known() && count.value() != node.output_count())
     node.invalid(fmt::format("{} parts for {} outputs", count.value(), node.output_count()));
-  const ValueId first = reshape(node, node.integers_value({0}, "first"), {}, "axis");
+  const ValueId first = scalar_value(node, 0, "axis");
   const ValueId sums = node.layer(Cumulative{}, {node.input(1), first}, "sums");
   const ValueId zero = node.integers_value({0}, "zero");
   const auto reduced = [&](ReduceKind kind, const char* suffix) {

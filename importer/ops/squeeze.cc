@@ -74,8 +74,7 @@ std::vector<bool> axes_of_one(Node& node) {
 }
 
 Outputs reshaped_input(Node& node, const std::vector<Size>& sizes) {
-  return node.result(Reshape{.allow_zero = true},
-                     {node.input(0), node.sizes_value(sizes, "shape")});
+  return reshape_result(node, node.input(0), sizes);
 }
 
 Outputs squeeze(Node& node, const std::optional<std::vector<int64_t>>& given) {

@@ -157,7 +157,7 @@ class Recurrence {
 
   ValueId working(ValueId x, const std::string& name) {
     if (type_of(node_.graph(), x).dtype == kWorking) return x;
-    return pointwise(node_, name + "/f32", {x}, kWorking, [](Expressions in) { return in[0]; });
+    return as_type(node_, x, kWorking, name + "/f32");
   }
 
   // The elements of x, in f32, as [B,T,...].
@@ -172,16 +172,14 @@ class Recurrence {
     if (own >= heads_) return by_position(x, {heads_, own / heads_, width}, name);
     const ValueId split = by_position(x, {own, 1, width}, name + "/split");
     const std::vector<Size> shape = {batch_, length_, own, heads_ / own, width};
-    const ValueId repeated = node_.layer(
-        Expand{}, {split, node_.sizes_value(shape, name + "/shape")}, name + "/repeated");
-    return by_position(repeated, {heads_, 1, width}, name);
+    return by_position(expanded(node_, split, shape, name + "/repeated"), {heads_, 1, width}, name);
   }
 
   // What the recurrence begins with; zeros without that input.
   ValueId first_state(int input, const std::vector<Size>& shape) {
     if (node_.has_input(input)) return working(node_.input(input), "past_state");
     const ValueId zero = node_.constant_value(tensor_of(kWorking, {}, {0}), "zero");
-    return node_.layer(Expand{}, {zero, node_.sizes_value(shape, "state_shape")}, "empty");
+    return expanded(node_, zero, shape, "empty");
   }
 
   Outputs results(ValueId state, const std::vector<Size>& shape, DataType state_dtype) {
@@ -473,6 +471,16 @@ Outputs import_linear_attention_gate(Node& node) {
   return outputs;
 }
 
+// Rows of input 0 in this shape, divided by the root of their mean square. In f32.
+ValueId unit_rows(Node& node, const std::vector<Size>& shape) {
+  const Normalize op{.axes = {static_cast<int64_t>(shape.size()) - 1},
+                     .epsilon = node.number("epsilon", 1e-5F),
+                     .subtract_mean = false};
+  const ValueId rows = reshape(node, node.input(0), shape, "groups");
+  const ValueId real = as_type(node, rows, kWorking, "f32");
+  return node.layer(op, {real}, "unit");
+}
+
 // x / sqrt(mean of squares + epsilon) * scale * activation(gate), of groups of as many elements as
 // the scale has. In f32.
 Outputs import_gated_rms_norm(Node& node) {
@@ -492,21 +500,15 @@ Outputs import_gated_rms_norm(Node& node) {
   const bool is_silu = node.choice("activation", {"silu", "swish", "sigmoid"}) != 2;
   std::vector<Size> groups(x.begin(), x.end() - 1);
   groups.insert(groups.end(), {node.sizes().floor_div(x[last], width.value()), width});
-  const Normalize op{
-      .axes = {last + 1}, .epsilon = node.number("epsilon", 1e-5F), .subtract_mean = false};
-  const ValueId grouped = reshape(node, node.input(kX), groups, "groups");
-  const ValueId real =
-      pointwise(node, "f32", {grouped}, kWorking, [](Expressions in) { return in[0]; });
   const ValueId gate = reshape(node, node.input(kGate), groups, "gate_groups");
   const ValueId gated =
-      pointwise(node, "gated", {node.layer(op, {real}, "unit"), node.input(kScale), gate}, dtype,
+      pointwise(node, "gated", {unit_rows(node, groups), node.input(kScale), gate}, dtype,
                 [&](Expressions in) {
                   const Expression z = in[2].cast(RegisterType::kF32);
                   const Expression open = z.apply(Opcode::kSigmoid);
                   return in[0] * in[1].cast(RegisterType::kF32) * (is_silu ? z * open : open);
                 });
-  return node.result(Reshape{.allow_zero = true},
-                     {gated, node.sizes_value({x.begin(), x.end()}, "shape")}, "joined");
+  return reshape_result(node, gated, {x.begin(), x.end()}, "joined");
 }
 
 constexpr OpRow kStateRows[] = {
