@@ -111,6 +111,24 @@ Outputs import_quick_gelu(Node& node) {
   return activation(node, [&](Expressions in) { return in[0] * sigmoid(in[0] * alpha); });
 }
 
+// z * sigmoid(z) of z = scale * x, rounded after each step.
+Outputs import_scaled_silu(Node& node) {
+  node.expect_inputs(1, 2);
+  const DataType dtype = node.dtype(0, kFloats);
+  const double alpha = node.number("alpha", 1);
+  std::vector<ValueId> inputs = {node.input(0)};
+  if (node.has_input(1)) {
+    node.dtype(1, kFloats);
+    if (node.rank(1) != 0) node.invalid("the scale is no scalar");
+    inputs.push_back(node.input(1));
+  }
+  return pointwise_result(node, inputs, dtype, [&](Expressions in) {
+    const Expression product = in.size() == 2 ? in[0] * in[1].cast(in[0].reg.type) : in[0] * alpha;
+    const Expression z = product.cast_to(dtype);
+    return z * sigmoid(z).cast_to(dtype);
+  });
+}
+
 Outputs import_gelu(Node& node) {
   const bool approximate = node.choice("approximate", {"none", "tanh"}) == 1;
   return activation(
@@ -196,6 +214,7 @@ constexpr OpRow kActivationRows[] = {
     {kMicrosoft, "FastGelu", 1, kLatest, import_fast_gelu},
     {kMicrosoft, "Gelu", 1, kLatest, import_gelu},
     {kMicrosoft, "QuickGelu", 1, kLatest, import_quick_gelu},
+    {kMicrosoft, "ScaledSiLU", 1, kLatest, import_scaled_silu},
 };
 
 }  // namespace

@@ -1,10 +1,11 @@
-// MoE and QMoE of com.microsoft: a mixture of experts. Each token goes through k of E networks of
-// two products, and its result is the sum of theirs, weighted by the router.
+// MoE, QMoE and MoEGroupRouter of com.microsoft: a mixture of experts. Each token goes through k of
+// E networks of two products, and its result is the sum of theirs, weighted by the router.
 //
 // Each expert gets the rows of its tokens alone, whose number a run finds: a few small steps for an
 // expert without tokens.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -329,8 +330,77 @@ class Experts {
 Outputs import_moe(Node& node) { return Experts(node, false).import(); }
 Outputs import_quantized_moe(Node& node) { return Experts(node, true).import(); }
 
+// 1 at the k largest numbers of each row of x[rows,count], else 0.
+ValueId mark_largest(Node& node, ValueId x, int64_t k, const std::string& name) {
+  const std::vector<ValueId> best =
+      node.layers(TopK{.axis = 1}, {x, node.integers_value({k}, name + "/k")}, name + "/best");
+  const auto mark = [&](ValueId of, double number, const char* suffix) {
+    return pointwise(node, name + suffix, {of}, DataType::kF32, [&](Expressions in) {
+      return Expression{in[0].builder, in[0].builder->constant(RegisterType::kF32, number)};
+    });
+  };
+  return node.layer(ScatterElements{.axis = 1},
+                    {mark(x, 0, "/none"), best[1], mark(best[1], 1, "/ones")}, name);
+}
+
+// Router of groups of experts: of the groups whose experts have the largest sums of scores, the
+// k experts with the largest scores get the logarithm of their share. Or the scores and shares as
+// outputs 1 and 2.
+Outputs import_group_router(Node& node) {
+  node.expect_inputs(2, 3);
+  if (node.has_input(2)) node.unsupported("scores that are projected (projection_weight)");
+  const DataType dtype = node.dtype(0, kFloats);
+  node.dtype(1, {DataType::kF32});
+  const Shape& shape = node.shape(0);
+  const Size count = shape.rank() == 0 ? Size::unknown() : shape[shape.rank() - 1];
+  if (!count.known()) node.unsupported("a number of experts known only at run time");
+  const int64_t experts = count.value();
+  const int64_t k = node.integer("top_k"), groups = node.integer("n_group", 1);
+  const int64_t open = node.integer("topk_group", 1), summed = node.integer("group_topk", 2);
+  const double hidden = node.number("router_sentinel", -10000);
+  if (groups < 1 || experts < 1 || experts % groups != 0 || open < 1 || open > groups ||
+      summed < 1 || k < 1 || k > experts / groups * open)
+    node.invalid(fmt::format("{} of {} experts, from {} of {} groups", k, experts, open, groups));
+  const Size tokens =
+      product(Shape(shape.span().first(static_cast<size_t>(shape.rank() - 1))), node.sizes());
+  const ValueId logits = reshape(node, node.input(0), {tokens, experts}, "tokens");
+  const auto share = [](Expressions in) {
+    return in[0].cast(RegisterType::kF32).apply(Opcode::kSigmoid);
+  };
+  const auto score = [&](Expressions in) { return share(in) + in[1]; };
+  const std::vector<ValueId> biased = {logits, node.input(1)};
+  if (node.has_output(1) || node.has_output(2)) {
+    if (groups != 1 || node.has_output(0)) node.invalid("scores as outputs of a router of groups");
+    return {ValueId::kNone, pointwise_result(node, biased, DataType::kF32, score, "scores", 1)[0],
+            pointwise_result(node, {logits}, DataType::kF32, share, "shares", 2)[0]};
+  }
+  ValueId scores = pointwise(node, "scores", biased, DataType::kF32, score);
+  if (groups > 1) {
+    const int64_t size = experts / groups;
+    const ValueId grouped = reshape(node, scores, {tokens, groups, size}, "groups");
+    const ValueId best = node.layers(
+        TopK{.axis = 2}, {grouped, node.integers_value({std::min(summed, size)}, "summed")},
+        "best_of_groups")[0];
+    const ValueId sums = node.layer(Reduce{.keepdims = false},
+                                    {best, node.integers_value({2}, "axis_of_group")}, "sums");
+    const ValueId mark = reshape(node, mark_largest(node, sums, open, "open_groups"),
+                                 {tokens, groups, 1}, "open_groups_of_experts");
+    const ValueId seen =
+        pointwise(node, "seen", {grouped, mark}, DataType::kF32, [](Expressions in) {
+          return select(in[1] == 0, in[0].number(-std::numeric_limits<double>::infinity()), in[0]);
+        });
+    scores = reshape(node, seen, {tokens, experts}, "seen_scores");
+  }
+  const ValueId chosen = mark_largest(node, scores, k, "experts");
+  return pointwise_result(node, {logits, chosen}, dtype, [&](Expressions in) {
+    const Expression own = share(in);
+    return select(in[1] == 0, own.number(hidden), max(own, own.number(1e-20)).apply(Opcode::kLog));
+  });
+}
+
 constexpr OpRow kExpertsRows[] = {
     {kMicrosoft, "MoE", 1, kLatest, import_moe},
+    {kMicrosoft, "MoEGroupRouter", 1, kLatest, import_group_router},
     {kMicrosoft, "QMoE", 1, kLatest, import_quantized_moe},
 };
 

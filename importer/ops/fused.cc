@@ -91,6 +91,20 @@ ValueId columns(Node& node, ValueId x, Size start, Size count, std::string_view 
                   suffix);
 }
 
+// x + y * gate, rounded after the product as two operators do.
+Outputs import_gated_add(Node& node) {
+  node.expect_inputs(3, 4);
+  if (node.has_input(3)) node.unsupported("a gate that is projected (gate_weight)");
+  node.expect_same_dtype({0, 1, 2});
+  const DataType dtype = node.dtype(0, kFloats);
+  const int last = node.rank(2) - 1;
+  if (node.rank(0) != node.rank(1) || last != node.rank(0) - 1 || last < 0 ||
+      node.shape(2)[last] != Size(1))
+    node.invalid("x and y of one shape, and a gate of one element for each row, are expected");
+  return pointwise_result(node, {node.input(0), node.input(1), node.input(2)}, dtype,
+                          [&](Expressions in) { return in[0] + (in[1] * in[2]).cast_to(dtype); });
+}
+
 // Rows of the sum, normalized along the last axis; the sum is output `sum_output`.
 Outputs normalized_sum(Node& node, const std::vector<ValueId>& terms, bool subtract_mean,
                        ValueId scale, ValueId shift, int sum_output) {
@@ -384,6 +398,7 @@ constexpr OpRow kFusedRows[] = {
     {kMicrosoft, "FusedGemm", 1, kLatest, import_fused_gemm},
     {kMicrosoft, "FusedMatMul", 1, kLatest, import_fused_mat_mul},
     {kMicrosoft, "TransposeMatMul", 1, kLatest, import_fused_mat_mul},
+    {kMicrosoft, "GatedAdd", 1, kLatest, import_gated_add},
     {kMicrosoft, "MultiHeadAttention", 1, kLatest, import_multi_head_attention},
     {kMicrosoft, "QAttention", 1, kLatest, import_quantized_attention},
     {kMicrosoft, "QEmbedLayerNormalization", 1, kLatest,

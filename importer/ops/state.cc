@@ -511,9 +511,40 @@ Outputs import_gated_rms_norm(Node& node) {
   return reshape_result(node, gated, {x.begin(), x.end()}, "joined");
 }
 
+// x / sqrt(mean of squares + epsilon) * scale of each branch; x[...,branches,width], or
+// [...,branches * width] with the attribute num_branches. In f32.
+Outputs import_branchwise_rms_norm(Node& node) {
+  node.expect_inputs(1, 2);
+  const DataType dtype = node.dtype(0, kFloats);
+  const Shape x = node.shape(0);
+  const int64_t branches = node.integer("num_branches", 0);
+  const int last = x.rank() - 1;
+  if (branches < 0 || last < (branches == 0 ? 1 : 0) ||
+      (branches != 0 && x[last].known() && x[last].value() % branches != 0))
+    node.invalid(fmt::format("{} branches of {} axes", branches, x.rank()));
+  std::vector<Size> grouped(x.begin(), x.end());
+  if (branches != 0) {
+    grouped.back() = Size(branches);
+    grouped.push_back(node.sizes().floor_div(x[last], branches));
+  }
+  std::vector<ValueId> inputs = {unit_rows(node, grouped)};
+  if (node.has_input(1)) {
+    node.dtype(1, kFloats);
+    const std::vector<Size> one(grouped.end() - 1, grouped.end()),
+        all(grouped.end() - 2, grouped.end());
+    const bool is_shared = node.rank(1) == 1 && node.shape(1)[0] == one[0];
+    inputs.push_back(reshape(node, node.input(1), is_shared ? one : all, "scale"));
+  }
+  const ValueId scaled = pointwise(node, "scaled", inputs, dtype, [](Expressions in) {
+    return in.size() == 2 ? in[0] * in[1].cast(RegisterType::kF32) : in[0];
+  });
+  return reshape_result(node, scaled, {x.begin(), x.end()}, "joined");
+}
+
 constexpr OpRow kStateRows[] = {
     {"", "CausalConvWithState", 27, kLatest, import_causal_conv},
     {"", "LinearAttention", 27, kLatest, import_linear_attention},
+    {kMicrosoft, "BranchwiseRMSNorm", 1, kLatest, import_branchwise_rms_norm},
     {kMicrosoft, "CausalConvWithState", 1, kLatest, import_fused_causal_conv},
     {kMicrosoft, "GatedDeltaNet", 1, kLatest, import_gated_delta_net},
     {kMicrosoft, "GatedRMSNorm", 1, kLatest, import_gated_rms_norm},

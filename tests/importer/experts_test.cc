@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 
 #include "anneal/tests/importer/same_results.h"
 
@@ -325,6 +327,84 @@ TEST(MoE, FormsThatAreNotTaken) {
   EXPECT_THAT(error("QMoE", with("expert_weight_bits", int64_t{3})),
               HasSubstr("weights of 3 bits"));
   EXPECT_THAT(error("QMoE", with("weights_prepacked", int64_t{1})), HasSubstr("weights_prepacked"));
+}
+
+// Of each token: the k best of the experts of the `open` best groups, by share and bias.
+std::vector<double> routed(const std::vector<float>& logits, const std::vector<float>& bias,
+                           size_t groups, size_t open, size_t summed, size_t k) {
+  const size_t experts = bias.size(), size = experts / groups;
+  const auto best = [](const std::vector<double>& values, size_t count) {
+    std::vector<size_t> order(values.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, [&](size_t a, size_t b) { return values[a] > values[b]; });
+    order.resize(count);
+    return order;
+  };
+  std::vector<double> result;
+  for (size_t token = 0; token < logits.size() / experts; ++token) {
+    std::vector<double> shares, scores, sums, seen(experts, -1e9), row(experts, -5);
+    for (size_t e = 0; e < experts; ++e) {
+      shares.push_back(1 / (1 + std::exp(-double{logits[token * experts + e]})));
+      scores.push_back(shares[e] + double{bias[e]});
+    }
+    for (size_t g = 0; g < groups; ++g) {
+      const std::vector<double> own(scores.begin() + static_cast<ptrdiff_t>(g * size),
+                                    scores.begin() + static_cast<ptrdiff_t>((g + 1) * size));
+      sums.push_back(0);
+      for (const size_t e : best(own, std::min(summed, size))) sums.back() += own[e];
+    }
+    for (const size_t g : best(sums, open))
+      for (size_t e = g * size; e < (g + 1) * size; ++e) seen[e] = scores[e];
+    for (const size_t e : best(seen, k)) row[e] = std::log(shares[e]);
+    result.insert(result.end(), row.begin(), row.end());
+  }
+  return result;
+}
+
+TEST(MoEGroupRouter, ChoosesFromTheBestGroups) {
+  struct Case {
+    int64_t groups, open, summed, k;
+  };
+  std::vector<float> logits, bias;
+  for (int i = 0; i < 72; ++i) logits.push_back(static_cast<float>(3 * std::sin(i * i)));
+  for (int i = 0; i < 12; ++i) bias.push_back(static_cast<float>(0.4 * std::cos(5 * i)));
+  for (const Case& c : {Case{1, 1, 2, 3}, Case{4, 2, 2, 3}, Case{4, 2, 1, 6}, Case{3, 1, 9, 2}}) {
+    const auto got = values_of({{"unused", {1}}}, [&](ModelBuilder& m) {
+      m.floats("logits", {2, 3, 12}, logits).floats("bias", {12}, bias);
+      auto& node = microsoft(m, "MoEGroupRouter", {"logits", "bias"});
+      set(node, "n_group", c.groups);
+      set(node, "topk_group", c.open);
+      set(node, "group_topk", c.summed);
+      set(node, "top_k", c.k);
+      set(node, "router_sentinel", -5.0F);
+    });
+    const auto size = [](int64_t number) { return static_cast<size_t>(number); };
+    const auto want = routed(logits, bias, size(c.groups), size(c.open), size(c.summed), size(c.k));
+    EXPECT_THAT(got, testing::Pointwise(testing::DoubleNear(1e-5), want)) << c.groups << c.k;
+  }
+}
+
+TEST(MoEGroupRouter, GivesScoresAndShares) {
+  for (const bool is_score : {true, false})
+    expect_same(
+        {{"x", {5, 6}}, {"bias", {6}}},
+        [&](ModelBuilder& m) {
+          const std::string first = is_score ? "y" : "scores", second = is_score ? "shares" : "y";
+          set(microsoft(m, "MoEGroupRouter", {"x", "bias"}, {"", first, second}), "top_k",
+              int64_t{2});
+        },
+        [&](ModelBuilder& m) {
+          m.node("Sigmoid", {"x"}, {is_score ? "s" : "y"});
+          if (is_score) m.node("Add", {"s", "bias"}, {"y"});
+        });
+  EXPECT_THAT(error_of([] {
+                values_of({{"x", {5, 6}}, {"bias", {6}}}, [](ModelBuilder& m) {
+                  auto& node = microsoft(m, "MoEGroupRouter", {"x", "bias"});
+                  set(node, "top_k", int64_t{3});
+                  set(node, "n_group", int64_t{3});
+                });
+              }),
+              testing::HasSubstr("3 of 6 experts, from 1 of 3 groups"));
 }
 
 }  // namespace

@@ -200,5 +200,45 @@ TEST(GatedRMSNorm, NormalizesGroupsAndGatesThem) {
               HasSubstr("7 elements in groups of 4"));
 }
 
+TEST(BranchwiseRMSNorm, NormalizesEachBranch) {
+  struct Case {
+    std::vector<int64_t> x, scale;
+    int64_t branches;
+  };
+  for (const Case& c : {Case{{2, 5, 3, 4}, {}, 0}, Case{{2, 3, 4}, {12}, 0},
+                        Case{{2, 3, 4}, {3, 4}, 0}, Case{{2, 3, 4}, {4}, 0}, Case{{2, 12}, {12}, 3},
+                        Case{{2, 12}, {4}, 3}, Case{{12}, {3, 4}, 3}}) {
+    std::vector<FloatInput> inputs = {{"x", c.x}};
+    if (!c.scale.empty()) inputs.push_back({"scale", c.scale});
+    SCOPED_TRACE(fmt::format("{} axes, {} branches", c.x.size(), c.branches));
+    expect_same(
+        inputs,
+        [&](ModelBuilder& m) {
+          auto& node = microsoft(m, "BranchwiseRMSNorm", {"x", c.scale.empty() ? "" : "scale"});
+          set(node, "num_branches", c.branches);
+          set(node, "epsilon", 0.01F);
+        },
+        [&](ModelBuilder& m) {
+          m.integers("branches", {-1, 3, 4})
+              .integers("joined", c.x)
+              .floats("ones", {4}, {1, 1, 1, 1});
+          m.integers("scale_shape", {c.scale == std::vector<int64_t>{4} ? 1 : 3, 4});
+          m.node("Reshape", {"x", "branches"}, {"rows"});
+          set(m.node("RMSNormalization", {"rows", "ones"}, {"unit"}), "epsilon", 0.01F);
+          if (!c.scale.empty()) {
+            m.node("Reshape", {"scale", "scale_shape"}, {"factors"});
+            m.node("Mul", {"unit", "factors"}, {"scaled"});
+          }
+          m.node("Reshape", {c.scale.empty() ? "unit" : "scaled", "joined"}, {"y"});
+        });
+  }
+  EXPECT_THAT(error_of([&] {
+                values_of({{"x", {2, 12}}}, [](ModelBuilder& m) {
+                  set(microsoft(m, "BranchwiseRMSNorm", {"x"}), "num_branches", int64_t{5});
+                });
+              }),
+              HasSubstr("5 branches"));
+}
+
 }  // namespace
 }  // namespace anneal
