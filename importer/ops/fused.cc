@@ -68,7 +68,7 @@ Outputs import_fused_conv(Node& node) {
   if (node.has_input(2))
     addends.push_back(per_channel(node, node.input(2), node.rank(0), "bias_per_channel"));
   if (node.has_input(3)) addends.push_back(node.input(3));
-  const auto [op, input] = read_conv(node, 1);
+  const auto [op, input] = read_conv(node, node.input(0), node.input(1));
   return epilogue_result(node, op, {input, node.input(1)}, addends, dtype, [&](Expressions in) {
     Expression x = in[0];
     for (size_t i = 1; i < in.size(); ++i) x = x + in[i];
@@ -103,6 +103,33 @@ Outputs import_gated_add(Node& node) {
     node.invalid("x and y of one shape, and a gate of one element for each row, are expected");
   return pointwise_result(node, {node.input(0), node.input(1), node.input(2)}, dtype,
                           [&](Expressions in) { return in[0] + (in[1] * in[2]).cast_to(dtype); });
+}
+
+// x[N,S,C] + bias[C] + skip[N,S,C].
+Outputs import_bias_add(Node& node) {
+  node.expect_inputs(3, 3);
+  node.expect_same_dtype({0, 1, 2});
+  if (node.rank(0) != 3 || node.rank(1) != 1 || node.rank(2) != 3)
+    node.invalid("x and skip of 3 axes, and a vector, are expected");
+  return pointwise_result(node, {node.input(0), node.input(1), node.input(2)},
+                          node.dtype(0, kFloats),
+                          [](Expressions in) { return in[0] + in[1] + in[2]; });
+}
+
+// The first half of x[N,S,D] + bias[D], times GELU of the other.
+Outputs import_bias_split_gelu(Node& node) {
+  node.expect_inputs(2, 2);
+  node.expect_same_dtype({0, 1});
+  if (node.rank(0) != 3 || node.rank(1) != 1) node.invalid("3 axes and a vector are expected");
+  const Size width = node.shape(0)[2], half = node.sizes().floor_div(width, 2);
+  if (width.known() && width.value() % 2 != 0) node.invalid("no two halves");
+  std::vector<ValueId> parts;
+  for (const Size start : {Size(0), half})
+    for (const int input : {0, 1})
+      parts.push_back(
+          columns(node, node.input(input), start, half, fmt::format("part{}", parts.size())));
+  return pointwise_result(node, parts, node.dtype(0, kFloats),
+                          [](Expressions in) { return (in[0] + in[1]) * erf_gelu(in[2] + in[3]); });
 }
 
 // Rows of the sum, normalized along the last axis; the sum is output `sum_output`.
@@ -393,6 +420,8 @@ Outputs import_quantized_attention(Node& node) {
 
 constexpr OpRow kFusedRows[] = {
     {kMicrosoft, "Attention", 1, kLatest, import_fused_attention},
+    {kMicrosoft, "BiasAdd", 1, kLatest, import_bias_add},
+    {kMicrosoft, "BiasSplitGelu", 1, kLatest, import_bias_split_gelu},
     {kMicrosoft, "EmbedLayerNormalization", 1, kLatest, import_embed_layer_normalization},
     {kMicrosoft, "FusedConv", 1, kLatest, import_fused_conv},
     {kMicrosoft, "FusedGemm", 1, kLatest, import_fused_gemm},

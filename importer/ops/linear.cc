@@ -27,8 +27,27 @@ Outputs import_conv(Node& node) {
   node.expect_inputs(2, 3);
   node.expect_same_dtype({0, 1});
   node.dtype(0, kFloats);
-  const auto [op, input] = read_conv(node, 1);
+  const auto [op, input] = read_conv(node, node.input(0), node.input(1));
   return with_bias(node, op, {input, node.input(1)}, 2);
+}
+
+// x[N,spatial...,C] and weights[M,kernel...,C / groups], as ONNX Runtime's optimizer writes them.
+Outputs import_channels_last_conv(Node& node) {
+  node.expect_inputs(2, 3);
+  node.expect_same_dtype({0, 1, 2});
+  const DataType dtype = node.dtype(0, kFloats);
+  spatial_axes(node);
+  if (node.rank(1) != node.rank(0)) node.invalid("weights and x of different ranks");
+  const ValueId x = channels_first(node, node.input(0), "channels_first");
+  const ValueId weights = channels_first(node, node.input(1), "weights_channels_first");
+  const auto [op, input] = read_conv(node, x, weights, ValueId::kNone, 1);
+  std::vector<ValueId> bias;
+  if (node.has_input(2))
+    bias.push_back(per_channel(node, node.input(2), node.rank(0), "bias_per_channel"));
+  const ValueId y = epilogue_result(
+      node, op, {input, weights}, bias, dtype,
+      [](Expressions in) { return in.size() == 2 ? in[0] + in[1] : in[0]; }, "conv")[0];
+  return channels_last_result(node, y);
 }
 
 // Padding around the result of a transposed convolution, or, if negative, cropping, where an open
@@ -227,6 +246,7 @@ constexpr OpRow kLinearRows[] = {
     {"", "Gemm", 1, 6, import_gemm_with_broadcast},
     {"", "Gemm", 7, kLatest, import_float_gemm},
     {"", "MatMul", 1, kLatest, import_mat_mul},
+    {kMicrosoft, "NhwcConv", 1, kLatest, import_channels_last_conv},
 };
 
 }  // namespace

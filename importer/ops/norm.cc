@@ -257,20 +257,22 @@ struct ChannelGroups {
   std::vector<Size> shape;  // of x
   int64_t count;
 };
-ChannelGroups normalize_groups(Node& node) {
-  node.expect_inputs(3, 3);
-  node.dtype(0, kFloats);
-  const Shape& shape = node.shape(0);
-  spatial_axes(node);
-  const int64_t groups = node.integer("num_groups");
+ChannelGroups normalize_groups(Node& node, ValueId x, int64_t groups) {
+  const Shape shape = node.graph().value(x).type().shape;
   if (groups < 1 || (shape[1].known() && shape[1].value() % groups != 0))
     node.invalid(fmt::format("{} groups of the channels", groups));
   SizeTable& sizes = node.sizes();
   const Size rest = sizes.floor_div(product(Shape(shape.span().subspan(1)), sizes), groups);
   const std::vector<Size> whole(shape.begin(), shape.end());
-  const ValueId grouped = reshape(node, node.input(0), {shape[0], Size(groups), rest}, "groups");
+  const ValueId grouped = reshape(node, x, {shape[0], Size(groups), rest}, "groups");
   const Normalize op{.axes = {2}, .epsilon = node.number("epsilon", 1e-5F)};
   return {node.layer(op, {grouped}, ""), whole, groups};
+}
+ChannelGroups normalize_groups(Node& node) {
+  node.expect_inputs(3, 3);
+  node.dtype(0, kFloats);
+  spatial_axes(node);
+  return normalize_groups(node, node.input(0), node.integer("num_groups"));
 }
 
 // Opset 18: scale and bias of each group.
@@ -290,6 +292,56 @@ Outputs import_group_normalization(Node& node) {
   const int rank = node.rank(0);
   return scale_and_shift(node, normal, per_channel(node, node.input(1), rank, "scale_per_channel"),
                          per_channel(node, node.input(2), rank, "bias_per_channel"));
+}
+
+// Groups of channels of x, of the shape of input 0, normalized, scaled and shifted by inputs 1 and
+// 2, then SiLU if the node asks for it. In f32.
+Outputs microsoft_group_norm(Node& node, ValueId x) {
+  const bool is_last = node.flag("channels_last", true);
+  const bool is_activated = node.flag("activation", false);
+  const DataType dtype = node.dtype(0, kFloats);
+  node.dtype(1, kFloats);
+  node.expect_same_dtype({1, 2});
+  const int rank = spatial_axes(node) + 2;
+  if (is_last) x = channels_first(node, x, "channels_first");
+  x = as_type(node, x, real_type(dtype), "real");
+  const ChannelGroups groups = normalize_groups(node, x, node.integer("groups"));
+  const std::vector<ValueId> inputs = {reshape(node, groups.normal, groups.shape, "ungrouped"),
+                                       per_channel(node, node.input(1), rank, "gamma_per_channel"),
+                                       per_channel(node, node.input(2), rank, "beta_per_channel")};
+  const auto formula = [&](Expressions in) {
+    const Expression y = scaled_by(in);
+    return is_activated ? y * y.apply(Opcode::kSigmoid) : y;
+  };
+  if (!is_last) return pointwise_result(node, inputs, dtype, formula, "scale");
+  return channels_last_result(node, pointwise(node, "scale", inputs, dtype, formula));
+}
+Outputs import_microsoft_group_norm(Node& node) {
+  node.expect_inputs(3, 3);
+  return microsoft_group_norm(node, node.input(0));
+}
+
+// Groups of x + skip + bias, which is output 1. skip has the shape of x, or of one position.
+Outputs import_skip_group_norm(Node& node) {
+  node.expect_inputs(4, 5);
+  node.expect_same_dtype({0, 3, 4});
+  const int rank = spatial_axes(node) + 2;
+  const bool is_last = node.flag("channels_last", true);
+  std::vector<ValueId> terms = {node.input(0), node.input(3)};
+  if (node.rank(3) == 2) {
+    std::vector<Size> shape(static_cast<size_t>(rank), Size(1));
+    shape[0] = node.shape(3)[0];
+    shape[is_last ? shape.size() - 1 : 1] = node.shape(3)[1];
+    terms[1] = reshape(node, node.input(3), shape, "skip");
+  }
+  if (!broadcasts_to_x(node, terms[1])) node.invalid("skip has another shape than x");
+  if (node.has_input(4))
+    terms.push_back(per_channel(node, node.input(4), is_last ? 2 : rank, "bias_per_channel"));
+  const auto sum = [](Expressions in) {
+    return in.size() == 3 ? in[0] + in[1] + in[2] : in[0] + in[1];
+  };
+  const ValueId x = pointwise_result(node, terms, node.dtype(0, kFloats), sum, "sum", 1)[0];
+  return {microsoft_group_norm(node, x)[0], x};
 }
 
 // ONNX adds 1e-9 to the deviation; under the root its square does the same.
@@ -369,6 +421,8 @@ constexpr OpRow kNormRows[] = {
     {"", "MeanVarianceNormalization", 9, kLatest, import_mean_variance_normalization},
     {"", "RMSNormalization", 23, kLatest, import_rms_normalization},
     {"", "SimplifiedLayerNormalization", 1, kLatest, import_rms_normalization},
+    {kMicrosoft, "GroupNorm", 1, kLatest, import_microsoft_group_norm},
+    {kMicrosoft, "SkipGroupNorm", 1, kLatest, import_skip_group_norm},
 };
 
 }  // namespace

@@ -20,10 +20,9 @@ struct PoolOfInput {
   ValueId input;  // padded, if the window's pads are open
 };
 
-// fill: what open pads hold.
-PoolOfInput read_pool(Node& node, PoolKind kind, double fill) {
-  node.expect_inputs(1, 1);
-  const Window window = read_window(node);
+// fill: what open pads hold. x: input 0 with channels first; first_axis: as of read_window().
+PoolOfInput read_pool(Node& node, PoolKind kind, double fill, ValueId x, int first_axis = 2) {
+  const Window window = read_window(node, ValueId::kNone, first_axis);
   const Pool op{.kind = kind,
                 .kernel = window.kernel,
                 .strides = window.strides,
@@ -31,17 +30,23 @@ PoolOfInput read_pool(Node& node, PoolKind kind, double fill) {
                 .pads_end = window.pads_end,
                 .dilations = window.dilations,
                 .ceil_mode = node.flag("ceil_mode", false)};
-  if (window.open_begin.empty()) return {op, window, node.input(0)};
+  if (window.open_begin.empty()) return {op, window, x};
   const ValueId value = node.constant_value(tensor_of(node.dtype(0), {}, {fill}), "padding");
-  return {op, window, padded_input(node, window, node.input(0), value)};
+  return {op, window, padded_input(node, window, x, value)};
+}
+PoolOfInput read_pool(Node& node, PoolKind kind, double fill) {
+  node.expect_inputs(1, 1);
+  return read_pool(node, kind, fill, node.input(0));
+}
+
+double least_of(DataType dtype) {
+  if (is_float(dtype)) return -std::numeric_limits<double>::infinity();
+  return dtype == DataType::kI8 ? -128 : 0;
 }
 
 Outputs import_max_pool(Node& node) {
   const DataType dtype = node.dtype(0, kFloats | TypeSet{DataType::kI8, DataType::kU8});
-  const double least = is_float(dtype)          ? -std::numeric_limits<double>::infinity()
-                       : dtype == DataType::kI8 ? -128
-                                                : 0;
-  auto [op, window, input] = read_pool(node, PoolKind::kMax, least);
+  auto [op, window, input] = read_pool(node, PoolKind::kMax, least_of(dtype));
   op.column_major_indices = node.flag("storage_order", false);
   op.with_indices = node.has_output(1);
   if (op.with_indices) {
@@ -52,6 +57,14 @@ Outputs import_max_pool(Node& node) {
   }
   op.column_major_indices = false;
   return node.result(op, {input});
+}
+
+Outputs import_channels_last_max_pool(Node& node) {
+  node.expect_inputs(1, 1);
+  node.dtype(0, kFloats | TypeSet{DataType::kI8, DataType::kU8});
+  const ValueId x = channels_first(node, node.input(0), "channels_first");
+  const PoolOfInput pool = read_pool(node, PoolKind::kMax, least_of(node.dtype(0)), x, 1);
+  return channels_last_result(node, node.layer(pool.op, {pool.input}, "max"));
 }
 
 Outputs import_average_pool(Node& node) {
@@ -129,6 +142,7 @@ constexpr OpRow kPoolRows[] = {
     {"", "LpPool", 1, 1, import_lp_pool_float},
     {"", "LpPool", 2, kLatest, import_lp_pool},
     {"", "MaxPool", 1, kLatest, import_max_pool},
+    {kMicrosoft, "NhwcMaxPool", 1, kLatest, import_channels_last_max_pool},
 };
 
 }  // namespace

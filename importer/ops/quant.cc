@@ -317,7 +317,7 @@ Outputs import_conv_integer(Node& node) {
   node.dtype(0, k8Bit);
   node.dtype(1, k8Bit);
   const ValueId zero_point = optional_scalar(node, 2, "x_zero_point");
-  const auto [op, input] = read_conv(node, 1, zero_point);
+  const auto [op, input] = read_conv(node, node.input(0), node.input(1), zero_point);
   return node.result(op, without_trailing_absent({input, node.input(1), zero_point,
                                                   optional_scalar(node, 3, "w_zero_point")}));
 }
@@ -357,7 +357,7 @@ Outputs import_q_linear_conv(Node& node) {
   node.dtype(0, k8Bit);
   node.dtype(3, k8Bit);
   const ValueId zero_point = optional_scalar(node, 2, "x_zero_point");
-  const auto [op, input] = read_conv(node, 3, zero_point);
+  const auto [op, input] = read_conv(node, node.input(0), node.input(3), zero_point);
   const ValueId sum = node.layer(
       op, {input, node.input(3), zero_point, optional_scalar(node, 5, "w_zero_point")}, "");
   const int rank = node.rank(0);

@@ -45,14 +45,14 @@ void read_kernel(Node& node, ValueId weights, size_t axes, Window& window) {
 }
 
 // One result for each `stride` elements.
-void pad_to_same_size(Node& node, Window& window, AutoPad auto_pad) {
+void pad_to_same_size(Node& node, Window& window, AutoPad auto_pad, int first_axis) {
   SizeTable& sizes = node.sizes();
   for (size_t i = 0; i < window.kernel.size(); ++i) {
     const int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
     const int64_t stride = window.strides[i];
     Size total = reach - 1;  // for a stride of 1, whatever the size
     if (stride != 1) {
-      const Size size = node.shape(0)[static_cast<int>(i) + 2];
+      const Size size = node.shape(0)[static_cast<int>(i) + first_axis];
       const Size steps = sizes.sub(sizes.ceil_div(size, stride), 1);
       total = sizes.max(sizes.sub(sizes.add(sizes.mul(steps, stride), reach), size), 0);
     }
@@ -105,7 +105,7 @@ Window read_unpadded_window(Node& node, ValueId weights) {
   return window;
 }
 
-Window read_window(Node& node, ValueId weights) {
+Window read_window(Node& node, ValueId weights, int first_axis) {
   Window window = read_unpadded_window(node, weights);
   const AutoPad auto_pad = read_auto_pad(node);
   if (auto_pad == AutoPad::kNotSet) {
@@ -114,7 +114,7 @@ Window read_window(Node& node, ValueId weights) {
   }
   // Exporters write zeros beside auto_pad.
   node.ignore("pads");
-  if (auto_pad != AutoPad::kValid) pad_to_same_size(node, window, auto_pad);
+  if (auto_pad != AutoPad::kValid) pad_to_same_size(node, window, auto_pad, first_axis);
   return window;
 }
 
@@ -127,18 +127,32 @@ ValueId padded_input(Node& node, const Window& window, ValueId input, ValueId fi
   return node.layer(Pad{}, {input, node.sizes_value(pads, "pads"), fill}, "padded");
 }
 
-ConvOfInput read_conv(Node& node, int weights, ValueId zero_point) {
-  const Window window = read_window(node, node.input(weights));
+ValueId channels_first(Node& node, ValueId x, std::string_view suffix) {
+  std::vector<int64_t> order;
+  const int rank = node.graph().value(x).type().shape.rank();
+  for (int axis = 0; axis < rank; ++axis) order.push_back(axis < 2 ? axis * (rank - 1) : axis - 1);
+  return node.layer(Transpose{order}, {x}, suffix);
+}
+
+Outputs channels_last_result(Node& node, ValueId x) {
+  std::vector<int64_t> order = {0};
+  const int rank = node.graph().value(x).type().shape.rank();
+  for (int axis = 2; axis <= rank; ++axis) order.push_back(axis < rank ? axis : 1);
+  return node.result(Transpose{order}, {x}, "channels_last");
+}
+
+ConvOfInput read_conv(Node& node, ValueId x, ValueId weights, ValueId zero_point, int first_axis) {
+  const Window window = read_window(node, weights, first_axis);
   Conv op{.strides = window.strides,
           .pads_begin = window.pads_begin,
           .pads_end = window.pads_end,
           .dilations = window.dilations,
           .groups = node.integer("group", 1)};
   if (op.groups < 1) node.invalid(fmt::format("attribute \"group\" is {}", op.groups));
-  if (window.open_begin.empty()) return {op, node.input(0)};
+  if (window.open_begin.empty()) return {op, x};
   if (zero_point == ValueId::kNone)
     zero_point = node.constant_value(tensor_of(node.dtype(0), {}, {0}), "padding");
-  return {op, padded_input(node, window, node.input(0), zero_point)};
+  return {op, padded_input(node, window, x, zero_point)};
 }
 
 }  // namespace anneal

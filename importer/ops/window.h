@@ -17,8 +17,8 @@ struct Window {
 // Input 0 is x[N,C,spatial...], of at least one spatial axis.
 int spatial_axes(Node& node);
 // Reads kernel_shape (which weights, if there is one, must agree with; without weights it is
-// required), strides, dilations, pads and auto_pad.
-Window read_window(Node& node, ValueId weights = ValueId::kNone);
+// required), strides, dilations, pads and auto_pad. first_axis: of input 0, the first spatial one.
+Window read_window(Node& node, ValueId weights = ValueId::kNone, int first_axis = 2);
 // Input 0, or `input` of the same spatial sizes; with the window's open pads, which hold `fill`, a
 // scalar of its type.
 ValueId padded_input(Node& node, const Window& window, ValueId input, ValueId fill);
@@ -30,11 +30,16 @@ AutoPad read_auto_pad(Node& node);
 void read_pads(Node& node, Window& window);
 struct ConvOfInput {
   Conv op;
-  ValueId input;  // 0, padded
+  ValueId input;  // x, padded
 };
-// Reads the window and the groups of a convolution, whose weights are that input. zero_point: what
-// padding holds; absent: 0.
-ConvOfInput read_conv(Node& node, int weights, ValueId zero_point = ValueId::kNone);
+// Reads the window and the groups of a convolution. x: input 0 with channels first. zero_point:
+// what padding holds; absent: 0.
+ConvOfInput read_conv(Node& node, ValueId x, ValueId weights, ValueId zero_point = ValueId::kNone,
+                      int first_axis = 2);
+// x[N,spatial...,C] as [N,C,spatial...].
+ValueId channels_first(Node& node, ValueId x, std::string_view suffix);
+// The opposite, as the node's output 0.
+Outputs channels_last_result(Node& node, ValueId x);
 // Total padding cut in two, the larger half at the end for kSameUpper.
 void set_pads(Window& window, size_t axis, int64_t total, AutoPad auto_pad);
 
