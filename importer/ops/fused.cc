@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "anneal/importer/onnx/tensor_data.h"
 #include "anneal/importer/ops/attention.h"
@@ -130,6 +131,47 @@ Outputs import_bias_split_gelu(Node& node) {
           columns(node, node.input(input), start, half, fmt::format("part{}", parts.size())));
   return pointwise_result(node, parts, node.dtype(0, kFloats),
                           [](Expressions in) { return (in[0] + in[1]) * erf_gelu(in[2] + in[3]); });
+}
+
+// The bias[1,heads,queries,keys] of T5, by the bucket of each distance. The numbers of the table
+// [buckets,heads] lie by head.
+Outputs import_relative_position_bias(Node& node) {
+  node.expect_inputs(3, 3);
+  node.dtype(0, kFloats);
+  const bool is_bidirectional = node.flag("is_bidirectional", false);
+  const int64_t most = node.integer("max_distance");
+  if (node.rank(0) != 2 || !node.shape(0)[0].known())
+    node.unsupported("a table that is not [buckets, heads] of a known number of buckets");
+  const int64_t buckets = node.shape(0)[0].value() / (is_bidirectional ? 2 : 1);
+  const int64_t exact = buckets / 2;
+  if (exact < 1 || most <= exact)
+    node.invalid(fmt::format("{} buckets for distances up to {}", buckets, most));
+  std::vector<ValueId> lengths;
+  for (const int input : {1, 2}) {
+    node.dtype(input, kIndices);
+    const std::string name = fmt::format("length{}", input);
+    lengths.push_back(reshape(node, as_i64(node, node.input(input), name + "_i64"), {1}, name));
+  }
+  const ValueId zero = scalar_value(node, 0, "zero");
+  const ValueId square =
+      node.layer(Expand{}, {zero, node.layer(Concat{}, lengths, "lengths")}, "no_bucket");
+  const ValueId bucket = pointwise(node, "bucket", {square}, DataType::kI64, [&](Expressions in) {
+    const Expression ahead = in[0].index(1) - in[0].index(0);  // of the key
+    const Expression distance =
+        is_bidirectional ? ahead.apply(Opcode::kAbs) : max(-ahead, ahead.number(0));
+    const Expression ratio = distance.cast(RegisterType::kF32) / static_cast<double>(exact);
+    const Expression steps = ratio.apply(Opcode::kLog) /
+                             std::log(static_cast<double>(most) / static_cast<double>(exact)) *
+                             static_cast<double>(buckets - exact);
+    const Expression far = min(steps.cast(RegisterType::kI64) + static_cast<double>(exact),
+                               distance.number(static_cast<double>(buckets - 1)));
+    const Expression near = select(distance < static_cast<double>(exact), distance, far);
+    if (!is_bidirectional) return near;
+    return select(ahead <= 0, near, near + static_cast<double>(buckets));
+  });
+  const Shape& table = node.shape(0);
+  const ValueId by_head = reshape(node, node.input(0), {Size(1), table[1], table[0]}, "by_head");
+  return node.result(Gather{.axis = 2}, {by_head, bucket});
 }
 
 // Rows of the sum, normalized along the last axis; the sum is output `sum_output`.
@@ -432,6 +474,7 @@ constexpr OpRow kFusedRows[] = {
     {kMicrosoft, "QAttention", 1, kLatest, import_quantized_attention},
     {kMicrosoft, "QEmbedLayerNormalization", 1, kLatest,
      import_quantized_embed_layer_normalization},
+    {kMicrosoft, "RelativePositionBias", 1, kLatest, import_relative_position_bias},
     {kMicrosoft, "SkipLayerNormalization", 1, kLatest, import_skip_layer_normalization},
     {kMicrosoft, "SkipSimplifiedLayerNormalization", 1, kLatest,
      import_skip_simplified_layer_normalization},

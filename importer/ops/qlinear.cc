@@ -81,6 +81,18 @@ Outputs import_global_average_pool(Node& node) {
   return quantized(node, mean, 3, node.dtype(0));
 }
 
+Outputs import_qlinear_reduce_mean(Node& node) {
+  node.expect_inputs(4, 5);
+  std::vector<int64_t> axes(static_cast<size_t>(node.rank(0)));
+  std::iota(axes.begin(), axes.end(), 0);
+  if (const auto given = node.find_integers("axes"); given && !given->empty())
+    axes = node.resolve_axes(*given, node.rank(0));
+  const Reduce mean{.kind = ReduceKind::kMean, .keepdims = node.flag("keepdims", true)};
+  const ValueId real =
+      node.layer(mean, {dequantized(node, 0), node.integers_value(axes, "axes")}, "mean");
+  return quantized(node, real, 3, node.dtype(0));
+}
+
 Outputs import_qlinear_average_pool(Node& node) {
   node.expect_inputs(4, 5);
   if (node.flag("channels_last", false)) node.unsupported("channels last");
@@ -178,6 +190,7 @@ constexpr OpRow kQlinearRows[] = {
     {kMicrosoft, "QLinearGlobalAveragePool", 1, kLatest, import_global_average_pool},
     {kMicrosoft, "QLinearLeakyRelu", 1, kLatest, import_qlinear_leaky_relu},
     {kMicrosoft, "QLinearMul", 1, kLatest, import_mul},
+    {kMicrosoft, "QLinearReduceMean", 1, kLatest, import_qlinear_reduce_mean},
     {kMicrosoft, "QLinearSigmoid", 1, kLatest, import_qlinear_sigmoid},
     {kMicrosoft, "QLinearSoftmax", 1, kLatest, import_qlinear_softmax},
     {kMicrosoft, "QLinearWhere", 1, kLatest, import_qlinear_where},

@@ -216,6 +216,30 @@ Outputs import_flattened_softmax(Node& node) {
   return unflatten(node, node.layer(op, {flat.x}, ""));
 }
 
+// Of x + bias, over all axes from `axis` on. The sum is not rounded.
+Outputs import_bias_softmax(Node& node) {
+  node.expect_inputs(2, 2);
+  node.expect_same_dtype({0, 1});
+  const DataType dtype = node.dtype(0, kFloats);
+  const DataType real = dtype == DataType::kF64 ? dtype : DataType::kF32;
+  const Shape shape = node.shape(0);
+  const int64_t axis = node.resolve_axis(node.integer("axis", 1), shape.rank());
+  // Of fewer axes, an inner bias would lack some that are not the first.
+  if (node.flag("is_inner_broadcast", false) ? node.rank(1) != shape.rank()
+                                             : node.rank(1) > shape.rank())
+    node.unsupported(fmt::format("a bias of {} axes", node.rank(1)));
+  const ValueId sum = pointwise(node, "sum", {node.input(0), node.input(1)}, real,
+                                [](Expressions in) { return in[0] + in[1]; });
+  const auto first = static_cast<size_t>(axis);
+  const ValueId rows = reshape(node, sum,
+                               {product(Shape(shape.span().first(first)), node.sizes()),
+                                product(Shape(shape.span().subspan(first)), node.sizes())},
+                               "rows");
+  const ValueId y = node.layer(Softmax{.axis = 1}, {rows}, "softmax");
+  return pointwise_result(node, {reshape(node, y, {shape.begin(), shape.end()}, "unflattened")},
+                          dtype, [](Expressions in) { return in[0]; });
+}
+
 // 1 at the first maximum along the axis, 0 elsewhere.
 Outputs hardmax(Node& node, ValueId x, int64_t axis, bool last) {
   const ValueId winner = node.layer(ArgReduce{.largest = true, .axis = axis}, {x}, "argmax");
@@ -275,6 +299,7 @@ constexpr OpRow kReduceRows[] = {
     {"", "TopK", 1, 9, import_top_k_attribute},
     {"", "TopK", 10, 10, import_top_k_largest},
     {"", "TopK", 11, kLatest, import_top_k},
+    {kMicrosoft, "BiasSoftmax", 1, kLatest, import_bias_softmax},
 };
 
 }  // namespace

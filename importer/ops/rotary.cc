@@ -220,8 +220,33 @@ Outputs microsoft_rotation(Node& node, bool sectioned) {
 Outputs import_fused_rotary_embedding(Node& node) { return microsoft_rotation(node, false); }
 Outputs import_sectioned_rotary_embedding(Node& node) { return microsoft_rotation(node, true); }
 
+// q and k[B,heads,S,width] by the angles[B,S,width], given with their halves already exchanged.
+Outputs import_gemma_rotary_embedding(Node& node) {
+  node.expect_inputs(5, 5);
+  node.dtype(0, kFloats);
+  node.expect_same_dtype({1, 2, 3, 4});
+  const DataType dtype = node.dtype(1, kFloats);
+  const Shape& shape = node.shape(0);
+  if (shape.rank() != 3) node.invalid(fmt::format("angles of {} axes", shape.rank()));
+  const ValueId angles =
+      reshape(node, node.input(0), {shape[0], Size(1), shape[1], shape[2]}, "angles");
+  Outputs outputs;
+  for (const int input : {1, 3})
+    outputs.push_back(pointwise_result(
+        node, {node.input(input), node.input(input + 1), angles}, dtype,
+        [&](Expressions in) {
+          const auto factor = [&](Opcode opcode) {
+            return in[2].apply(opcode).cast_to(dtype).cast(in[0].reg.type);
+          };
+          return in[0] * factor(Opcode::kCos) + in[1] * factor(Opcode::kSin);
+        },
+        input == 1 ? "" : "keys", input / 2)[0]);
+  return outputs;
+}
+
 constexpr OpRow kRotaryRows[] = {
     {"", "RotaryEmbedding", 23, kLatest, import_rotary_embedding},
+    {kMicrosoft, "GemmaRotaryEmbedding", 1, kLatest, import_gemma_rotary_embedding},
     {kMicrosoft, "MRotaryEmbedding", 1, kLatest, import_sectioned_rotary_embedding},
     {kMicrosoft, "RotaryEmbedding", 1, kLatest, import_fused_rotary_embedding},
 };

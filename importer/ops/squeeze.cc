@@ -225,11 +225,18 @@ Outputs import_unsqueeze(Node& node) {
   return unsqueeze_at_run_time(node);
 }
 
+// One axis, a scalar.
+Outputs import_expand_dims(Node& node) {
+  if (node.rank(1) != 0 && node.shape(1)[0] != Size(1)) node.invalid("several axes");
+  return import_unsqueeze(node);
+}
+
 constexpr OpRow kSqueezeRows[] = {
     {"", "Squeeze", 1, 12, import_squeeze_attribute},
     {"", "Squeeze", 13, kLatest, import_squeeze},
     {"", "Unsqueeze", 1, 12, import_unsqueeze_attribute},
     {"", "Unsqueeze", 13, kLatest, import_unsqueeze},
+    {kMicrosoft, "ExpandDims", 1, kLatest, import_expand_dims},
 };
 
 }  // namespace

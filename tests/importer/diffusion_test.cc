@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "anneal/tests/importer/same_results.h"
 
 namespace anneal {
@@ -155,6 +157,112 @@ TEST(NhwcMaxPool, IsMaxPoolWithChannelsLast) {
           attributes(m.node("MaxPool", {"x1"}, {"p"}));
           transpose(m, "p", "y", {0, 2, 3, 1});
         });
+  }
+}
+
+TEST(ExpandDims, AddsAnAxis) {
+  for (const int axis : {1, -1})
+    expect_same(
+        {{"x", {2, 3}}},
+        [&](ModelBuilder& m) {
+          m.small_integers("axis", {}, anneal_onnx::TensorProto::INT32, {axis});
+          microsoft(m, "ExpandDims", {"x", "axis"});
+        },
+        [&](ModelBuilder& m) {
+          m.integers("axes", {axis});
+          m.node("Unsqueeze", {"x", "axes"}, {"y"});
+        });
+}
+
+TEST(BiasSoftmax, TakesAllAxesFromOneOn) {
+  struct Case {
+    Integers bias;
+    int64_t axis, is_inner;
+  };
+  for (const Case& c : {Case{{2, 1, 1, 5}, 3, 1}, Case{{4, 5}, 3, 0}, Case{{1, 1, 4, 5}, 2, 0}})
+    expect_same(
+        {{"x", {2, 3, 4, 5}}, {"bias", c.bias}},
+        [&](ModelBuilder& m) {
+          auto& node = microsoft(m, "BiasSoftmax", {"x", "bias"});
+          set(node, "axis", c.axis);
+          set(node, "is_inner_broadcast", c.is_inner);
+        },
+        [&](ModelBuilder& m) {
+          m.integers("rows", {2, 3, -1}).integers("shape", {2, 3, 4, 5});
+          m.node("Add", {"x", "bias"}, {"sum"});
+          if (c.axis == 3) {
+            m.node("Softmax", {"sum"}, {"y"});
+            return;
+          }
+          m.node("Reshape", {"sum", "rows"}, {"flat"});
+          m.node("Softmax", {"flat"}, {"soft"});
+          m.node("Reshape", {"soft", "shape"}, {"y"});
+        });
+}
+
+TEST(QLinearReduceMean, IsTheMeanOfRealNumbers) {
+  for (const int64_t keeps : {0, 1}) {
+    const auto numbers = [](ModelBuilder& m) {
+      m.floats("s", {}, {0.01F}).floats("t", {}, {0.005F});
+      for (const auto& [name, zero] : {std::pair{"z", 100}, std::pair{"u", 90}})
+        m.small_integers(name, {}, anneal_onnx::TensorProto::UINT8, {zero});
+      m.node("QuantizeLinear", {"x", "s", "z"}, {"q"});
+    };
+    expect_same(
+        {{"x", {2, 3, 5}}},
+        [&](ModelBuilder& m) {
+          numbers(m);
+          auto& node = microsoft(m, "QLinearReduceMean", {"q", "s", "z", "t", "u"}, {"r"});
+          set(node, "axes", Integers{0, -1});
+          set(node, "keepdims", keeps);
+          m.node("DequantizeLinear", {"r", "t", "u"}, {"y"});
+        },
+        [&](ModelBuilder& m) {
+          numbers(m);
+          m.integers("axes", {0, 2});
+          m.node("DequantizeLinear", {"q", "s", "z"}, {"real"});
+          set(m.node("ReduceMean", {"real", "axes"}, {"mean"}), "keepdims", keeps);
+          m.node("QuantizeLinear", {"mean", "t", "u"}, {"r"});
+          m.node("DequantizeLinear", {"r", "t", "u"}, {"y"});
+        });
+  }
+}
+
+// T5: half of the buckets hold one distance each, the others ranges that grow up to max_distance.
+int64_t bucket_of(int64_t ahead, int64_t buckets, int64_t most, bool is_bidirectional) {
+  int64_t first = 0;
+  if (is_bidirectional) {
+    buckets /= 2;
+    if (ahead > 0) first = buckets;
+  }
+  const int64_t distance = is_bidirectional ? std::abs(ahead) : std::max<int64_t>(-ahead, 0);
+  const int64_t exact = buckets / 2;
+  if (distance < exact) return first + distance;
+  const double steps = std::log(static_cast<double>(distance) / static_cast<double>(exact)) /
+                       std::log(static_cast<double>(most) / static_cast<double>(exact)) *
+                       static_cast<double>(buckets - exact);
+  return first + std::min(exact + static_cast<int64_t>(steps + 1e-6), buckets - 1);
+}
+
+TEST(RelativePositionBias, HasTheBucketOfEachDistance) {
+  constexpr int64_t kBuckets = 12, kHeads = 3, kMost = 20, kQueries = 30, kKeys = 26;
+  for (const bool is_bidirectional : {true, false}) {
+    std::vector<float> table;
+    for (int i = 0; i < kBuckets * kHeads; ++i) table.push_back(static_cast<float>(i));
+    const auto got = values_of({{"unused", {1}}}, [&](ModelBuilder& m) {
+      m.floats("table", {kBuckets, kHeads}, table);
+      m.integers("queries", {kQueries}).integers("keys", {kKeys});
+      auto& node = microsoft(m, "RelativePositionBias", {"table", "queries", "keys"});
+      set(node, "max_distance", kMost);
+      set(node, "is_bidirectional", int64_t{is_bidirectional});
+    });
+    ASSERT_EQ(got.size(), kHeads * kQueries * kKeys);
+    for (int64_t i = 0; i < std::ssize(got); ++i) {
+      const int64_t key = i % kKeys, query = i / kKeys % kQueries, head = i / kKeys / kQueries;
+      const int64_t bucket = bucket_of(key - query, kBuckets, kMost, is_bidirectional);
+      EXPECT_EQ(got[static_cast<size_t>(i)], table[static_cast<size_t>(head * kBuckets + bucket)])
+          << query << " " << key;
+    }
   }
 }
 

@@ -104,5 +104,30 @@ TEST(MRotaryEmbedding, WrongNodes) {
               HasSubstr("scaled positions"));
 }
 
+TEST(GemmaRotaryEmbedding, TakesHalvesThatAreExchanged) {
+  for (const size_t output : {0, 1})
+    expect_same(
+        {{"angles", {2, 3, 4}},
+         {"q", {2, 5, 3, 4}},
+         {"qr", {2, 5, 3, 4}},
+         {"k", {2, 5, 3, 4}},
+         {"kr", {2, 5, 3, 4}}},
+        [&](ModelBuilder& m) {
+          std::vector<std::string> outputs = {"first", "second"};
+          outputs[output] = "y";
+          microsoft(m, "GemmaRotaryEmbedding", {"angles", "q", "qr", "k", "kr"}, outputs);
+        },
+        [&](ModelBuilder& m) {
+          const std::string x = output == 0 ? "q" : "k";
+          m.integers("axis", {1});
+          m.node("Unsqueeze", {"angles", "axis"}, {"a"});
+          m.node("Cos", {"a"}, {"cos"});
+          m.node("Sin", {"a"}, {"sin"});
+          m.node("Mul", {x, "cos"}, {"one"});
+          m.node("Mul", {x + "r", "sin"}, {"other"});
+          m.node("Add", {"one", "other"}, {"y"});
+        });
+}
+
 }  // namespace
 }  // namespace anneal
