@@ -71,6 +71,29 @@ TEST(State, LinearAttentionOfOnePositionIsNoLoop) {
   EXPECT_THAT(to_string(import(given, heads(2, 2, "linear"))), Not(HasSubstr("Scan(")));
 }
 
+TEST(State, GatedDeltaNetKeepsOpenSizes) {
+  const Change gated = [](ModelBuilder&, NodeProto& node) {
+    node.set_domain("com.microsoft");
+    node.add_input("");
+    node.add_input("g");
+    node.add_input("g");
+    node.add_input("s");
+  };
+  const auto with = [&](const std::vector<std::string>& gate) -> Change {
+    return [=](ModelBuilder& m, NodeProto& node) {
+      m.input("g", gate).input("s", {"B", "4", "5", "3"});
+      gated(m, node);
+    };
+  };
+  const OperatorCase batches{"GatedDeltaNet",
+                             {{"B", "T", "2", "3"}, {"B", "T", "2", "3"}, {"B", "T", "4", "5"}},
+                             {"y", "state"}};
+  EXPECT_EQ(output_types(import(batches, with({"B", "T", "4"}))), "f32[B,T,4,5] f32[B,4,5,3] ");
+  const OperatorCase tokens{
+      "GatedDeltaNet", {{"N", "2", "3"}, {"N", "2", "3"}, {"N", "4", "5"}}, {"y", "state"}};
+  EXPECT_EQ(output_types(import(tokens, with({"N", "4"}))), "f32[N,4,5] f32[B,4,5,3] ");
+}
+
 TEST(State, DeformConvKeepsOpenSizes) {
   const OperatorCase given{"DeformConv",
                            {{"N", "4", "H", "W"}, {"6", "2", "3", "3"}, {"N", "36", "OH", "OW"}}};
