@@ -227,20 +227,24 @@ class ChannelRounder {
     const size_t end = (window + 1) * inner_, lanes = hn::Lanes(hn::ScalableTag<double>());
     for (size_t first = window * inner_; first < end; first += lanes)
       for (size_t k = first; k < std::min(first + lanes, end); ++k) {
-        k = first_better(first, k, of_windows_[window], sum, most);
+        k = first_better<false>(first, k, of_windows_[window], sum, most);
         if (k < end) turn_if_better(k, of_windows_[window], sum, most);
       }
   }
 
   // The first weight from `begin` on, of the vector from `first` on, that turn_if_better() turns,
-  // by the same arithmetic. Else the one behind the vector, or more.
+  // by the same arithmetic. Else the one behind the vector, or more. kIsSingle: windows of one
+  // weight, whose sum is the weight's error.
+  template <bool kIsSingle>
   size_t first_better(size_t first, size_t begin, double of_window, double sum, double most) const {
     const hn::ScalableTag<double> d;
     const hn::Rebind<float, decltype(d)> of_floats;
     const auto step = hn::PromoteTo(d, hn::LoadU(of_floats, &step_[first]));
     const auto error = hn::PromoteTo(d, hn::LoadU(of_floats, &error_[first]));
     const auto two = hn::Set(d, 2);
-    const auto sums = error + hn::Set(d, kWithinWindow * of_window) + hn::Set(d, kCommon * sum);
+    const auto within =
+        kIsSingle ? hn::Set(d, kWithinWindow) * error : hn::Set(d, kWithinWindow * of_window);
+    const auto sums = error + within + hn::Set(d, kCommon * sum);
     const auto all = step * (two * sums + hn::Set(d, 1 + kWithinWindow + kCommon) * step);
     const auto own = step * (two * error + step);
     const auto is_better = hn::And(all < hn::Zero(d), own <= hn::Set(d, most) * step * step);
@@ -248,7 +252,6 @@ class ChannelRounder {
     return found < 0 ? first + hn::Lanes(d) : first + static_cast<size_t>(found);
   }
 
-  // Of windows of one weight each, whose sum is the weight's error.
   void round_single(double sum) {
     for (size_t block = 0; block < quiet_sums_.size(); ++block)
       quiet_sums_[block] = quiet_sum(block);
@@ -257,10 +260,14 @@ class ChannelRounder {
         // The sum becomes small after a few turns, and few blocks have weights to turn.
         if (std::abs(sum) <= double{quiet_sums_[block]}) continue;
         const double before = sum;
-        for (size_t k = block * kBlock; k < (block + 1) * kBlock; ++k) {
-          double of_window = error_[k];
-          turn_if_better(k, of_window, sum, most);
-        }
+        const size_t end = (block + 1) * kBlock, lanes = hn::Lanes(hn::ScalableTag<double>());
+        for (size_t first = block * kBlock; first < end; first += lanes)
+          for (size_t k = first; k < first + lanes; ++k) {
+            k = first_better<true>(first, k, 0, sum, most);
+            if (k == first + lanes) break;
+            double of_window = error_[k];
+            turn_if_better(k, of_window, sum, most);
+          }
         if (sum != before) quiet_sums_[block] = quiet_sum(block);
       }
   }
