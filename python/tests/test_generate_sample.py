@@ -17,7 +17,6 @@ from conftest import ROOT
 onnx = pytest.importorskip("onnx")
 sys.path[:0] = [str(ROOT / "samples/generate"), str(ROOT / "bench")]
 
-from chat import Chat  # noqa: E402
 from decoder import Decoder, UnknownModel, states_of  # noqa: E402
 from encoder_decoder import EncoderDecoder  # noqa: E402
 from model_files import CACHES, Failure, build_with_states  # noqa: E402
@@ -364,10 +363,14 @@ def write_parts(folder, encoder, layout, mask=True):
     return write_tokenizer(folder / "tokenizer.json")
 
 
+def raw_text(folder, tokens):
+    tokenizer = Tokenizer(folder / "tokenizer.json")
+    return "".join(tokenizer.more_text(token) for token in tokens)
+
+
 def printed(folder, tokens):
     """The text of the command. A pipe that is read as text has one kind of line end."""
-    tokenizer = Tokenizer(folder / "tokenizer.json")
-    return re.sub("\r\n?", "\n", "".join(tokenizer.more_text(token) for token in tokens))
+    return re.sub("\r\n?", "\n", raw_text(folder, tokens))
 
 
 def test_the_command_with_an_encoder(tmp_path):
@@ -510,72 +513,3 @@ def test_the_command_with_speech(tmp_path):
                             (("--task", "sing"), 'no task "sing": transcribe translate')):
         done = generate(folder, path, *arguments)
         assert done.returncode == 2 and text in done.stderr, done.stderr
-
-
-TEMPLATE = """{# of several lines #}
-{{ bos_token }}
-{%- for message in messages %}
-    {% if message.role == 'assistant' %}
-        {% generation %}{{ message.content }}{% endgeneration %}
-    {% elif message.content == 'bad' %}
-{{ raise_exception('no bad words') }}
-    {% else %}
-<{{ message.role }}>{{ message | tojson }}
-    {% endif %}
-    {% continue %}
-{% endfor %}
-{% if add_generation_prompt %}
-<model>{{ strftime_now('%Y') }}{{ '' if tools is none else 'tools' }}
-{% endif %}
-"""
-
-
-def test_a_chat_template(tmp_path):
-    pytest.importorskip("jinja2")
-    config = tmp_path / "tokenizer_config.json"
-    year = time.strftime("%Y")
-    config.write_text(json.dumps({"bos_token": {"content": "<s>", "lstrip": False}, "eos_token": "</s>", "chat_template": TEMPLATE}))
-    chat = Chat(tmp_path / "tokenizer.json")
-    assert chat.special_tokens == {"bos_token": "<s>", "eos_token": "</s>"}
-    user = '<user>{"role": "user", "content": "<b> é"}\n'
-    assert chat.prompt("<b> é") == f"<s>{user}<model>{year}\n"
-    assert chat.prompt("<b> é", "short") == f'<s><system>{{"role": "system", "content": "short"}}\n{user}<model>{year}\n'
-    with pytest.raises(Failure, match="tokenizer_config.json refuses the messages: no bad words"):
-        chat.prompt("bad")
-
-    def rendered(template):
-        config.write_text(json.dumps({"chat_template": template}))
-        return Chat(tmp_path / "tokenizer.json").prompt("x")
-
-    assert rendered([{"name": "rag", "template": "a"}, {"name": "default", "template": "b"}]) == "b"
-    for template, text in (("{{ messages.append(1) }}", "refuses the messages"), ("{{ ''.__class__.__mro__ }}", "refuses the messages"),
-                           ("{% if %}", "is not valid"), (None, "there is no chat template"), ([], "there is no chat template")):
-        with pytest.raises(Failure, match=text):
-            rendered(template)
-    (tmp_path / "chat_template.jinja").write_text("of the file")
-    assert rendered(TEMPLATE) == "of the file"
-
-
-def test_the_command_with_a_chat(llama, tmp_path):
-    pytest.importorskip("jinja2")
-    tokenizer = write_tokenizer(tmp_path / "plain.json")
-    # The template has all special tokens, so the tokenizer adds none.
-    tokenizer.post_processor = sys.modules["tokenizers"].processors.TemplateProcessing(
-        single="! $A", special_tokens=[("!", tokenizer.token_to_id("!"))])
-    tokenizer.save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role[0] }}:{{ m.content }};{% endfor %}")
-    tokens, read, decoder = [], tokenizer.encode("s:hm;u:hello;", add_special_tokens=False).ids, Decoder(anneal.build(llama))
-    while len(tokens) < 12:
-        read = [int(decoder.feed(read).argmax())]
-        tokens += read
-    arguments = [llama, "hello", "--chat", "--system", "hm", "--tokenizer", tmp_path / "tokenizer.json", "--max-tokens", 12]
-    done = generate(*arguments)
-    assert done.returncode == 0, done.stderr
-    assert "after a prompt of 13 tokens" in done.stderr and "12 tokens\n" in done.stderr
-    assert done.stdout == printed(tmp_path, tokens) + "\n"
-    end = max(tokens, key=tokens.index)  # of a turn
-    assert tokens.index(end) > 2
-    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": tokenizer.id_to_token(end)}))
-    assert f" {tokens.index(end)} tokens\n" in generate(*arguments).stderr
-    done = generate(llama, "x", "--system", "hm", "--tokenizer", tmp_path / "tokenizer.json")
-    assert done.returncode == 2 and "add --chat" in done.stderr

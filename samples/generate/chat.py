@@ -31,9 +31,8 @@ class Chat:
                           "exists. Copy one from the model's page, or leave out --chat")
         self._template = self._compile(template)
 
-    def prompt(self, message: str, system: str | None = None) -> str:
-        messages = [{"role": "system", "content": system}] if system is not None else []
-        messages.append({"role": "user", "content": message})
+    def prompt(self, messages: list[dict[str, str]]) -> str:
+        """The text before the answer to the last message. A message has a "role" (system, user, assistant) and its "content"."""
         import jinja2
         try:
             return self._template.render(messages=messages, tools=None, documents=None, add_generation_prompt=True, **self.special_tokens)

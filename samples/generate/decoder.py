@@ -85,6 +85,14 @@ class Decoder:
             # Buffers have rows to spare, and a session does not know the size of a window.
             self._session.reset_states({state.past.name: self._empty(state).shape for state in self._states if state.is_kept})
 
+    def unread(self, tokens: list[int]) -> list[int]:
+        """The tokens to feed, so that it has read all of `tokens`. Forgets what it has read if that is no part of them."""
+        count = len(self.tokens)
+        if count < len(tokens) and tokens[:count] == self.tokens:
+            return tokens[count:]
+        self.reset()
+        return tokens
+
     def _empty(self, state: State) -> numpy.ndarray:
         return state.zeros({"buffer": self._rows, "window": self._window}.get(state.kind, 0))
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Text from a language model: `generate.py MODEL PROMPT`, streamed, with the times and the memory of the run.
 
+`generate.py MODEL --chat` without a prompt answers each line of standard input, with the lines and answers before it in view.
+
 MODEL is an ONNX model with its tokenizer.json beside it, a folder with both, or an engine file (give --tokenizer). A folder with
 an encoder and a decoder is a model from text to text, or from speech: then PROMPT is the text, or a WAV file. Needs anneal,
 numpy, and tokenizers of PyPI; --chat also needs jinja2.
@@ -30,8 +32,9 @@ from tokens import Stream, Tokenizer, end_tokens, excluded_tokens, first_tokens
 def generate(model: Decoder | EncoderDecoder, sampler: Sampler, prompt: list[int], limit: int, ends: set[int],
              excluded: tuple[list[int], list[int]] = ([], [])) -> Iterator[int]:
     """Yields tokens until one of `ends`, which is not among them, or until there are `limit`. `excluded` has tokens that are not
-    taken at any place, and more of them that are not taken first."""
-    read, never, before = prompt, excluded[0] + excluded[1], set(prompt)
+    taken at any place, and more of them that are not taken first. A Decoder does not read again what it has read of the prompt."""
+    never, before = excluded[0] + excluded[1], set(prompt)
+    read = model.unread(prompt) if isinstance(model, Decoder) else prompt
     for _ in range(limit):
         logits = model.feed(read)
         logits[never] = -float("inf")
@@ -61,9 +64,14 @@ class Program:
     def text(self) -> list[int]:
         """The tokens of the prompt."""
         text = sys.stdin.read() if self.flags.prompt == "-" else self.flags.prompt
-        if self.chat:  # the template writes the special tokens
-            return self.tokenizer.encode(self.chat.prompt(text, self.flags.system), special_tokens=False)
-        return self.tokenizer.encode(text)
+        return self.chat_tokens([*self.first_messages(), message("user", text)]) if self.chat else self.tokenizer.encode(text)
+
+    def first_messages(self) -> list[dict[str, str]]:
+        return [] if self.flags.system is None else [message("system", self.flags.system)]
+
+    def chat_tokens(self, messages: list[dict[str, str]]) -> list[int]:
+        assert self.chat
+        return self.tokenizer.encode(self.chat.prompt(messages), special_tokens=False)  # the template writes the special tokens
 
     def limit(self, before: int) -> int:
         """The number of new tokens behind `before`."""
@@ -73,13 +81,31 @@ class Program:
         if self.most and count > most:
             raise Failure(f"the prompt has {count} tokens, and the model takes {self.most}")
 
+    def decoder(self) -> Decoder:
+        window = self.settings.get("decoder", {}).get("sliding_window", {})
+        return Decoder(load(self.files, self.flags)[0], threads=self.flags.threads,
+                       window=window.get("window_size", 0) + window.get("cache_slack", 0))
+
+    def behind(self, model: Decoder, prompt: list[int]) -> str:
+        """Prints the text that follows, and returns it."""
+        self.check_length(len(prompt), self.most - 1)
+        return self.stream.print(generate(model, self.sampler, prompt, self.limit(len(prompt)), self.ends),
+                                 f"a prompt of {len(prompt)} tokens")
+
     def continue_text(self) -> Decoder:
         prompt = self.text()
-        self.check_length(len(prompt), self.most - 1)
-        window = self.settings.get("decoder", {}).get("sliding_window", {})
-        model = Decoder(load(self.files, self.flags)[0], threads=self.flags.threads,
-                        window=window.get("window_size", 0) + window.get("cache_slack", 0))
-        self.stream.print(generate(model, self.sampler, prompt, self.limit(len(prompt)), self.ends), f"a prompt of {len(prompt)} tokens")
+        self.check_length(len(prompt), self.most - 1)  # before the model is built
+        model = self.decoder()
+        self.behind(model, prompt)
+        return model
+
+    def answer_lines(self) -> Decoder:
+        model, messages = self.decoder(), self.first_messages()
+        for line in lines_of_user():
+            messages.append(message("user", line))
+            answer = self.behind(model, self.chat_tokens(messages))
+            messages.append(message("assistant", answer))
+            print(flush=True)
         return model
 
     def from_text(self, model: EncoderDecoder) -> None:
@@ -112,10 +138,27 @@ class Program:
             self.stream.print(tokens(chunk), f"{len(chunk) / features.rate:.1f} s of speech")
 
 
+def message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+def lines_of_user() -> Iterator[str]:
+    """The lines of standard input that are not empty. A terminal shows where to write."""
+    while True:
+        if sys.stdin.isatty():
+            print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            return
+        if line.strip():
+            yield line.strip()
+
+
 def parse_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model", type=Path, help="ONNX model, folder with one or with an encoder and a decoder, or engine file")
-    parser.add_argument("prompt", help="text to continue or to convert, -: standard input; for a speech model a WAV file")
+    parser.add_argument("prompt", nargs="?", help="text to continue or to convert, -: standard input; for a speech model a WAV file; "
+                        "none with --chat: each line of standard input is a message")
     parser.add_argument("--tokenizer", type=Path, help="tokenizer.json (default: beside the model)")
     parser.add_argument("--max-tokens", type=int, default=128, help="largest number of new tokens (default: 128)")
     parser.add_argument("--chat", action="store_true", help="the prompt is a message of a user: apply the model's chat template")
@@ -143,10 +186,14 @@ def main() -> int:
         raise Failure("--max-tokens must be at least 1, and --threads at least 0")
     if flags.system is not None and not flags.chat:
         raise Failure("--system is a message of a chat: add --chat")
+    if flags.prompt is None and not flags.chat:
+        raise Failure("a prompt is missing. Only a chat reads messages from standard input: add --chat")
     program = Program(flags)
     model: Decoder | EncoderDecoder
     if len(program.files) == 1:
-        model = program.continue_text()
+        model = program.answer_lines() if flags.prompt is None else program.continue_text()
+    elif flags.prompt is None:
+        raise Failure(f"{program.files[0]} has an encoder, and converts one text: add a prompt")
     else:
         encoder, *decoders = load(program.files, flags)
         model = EncoderDecoder(encoder, decoders, threads=flags.threads)
@@ -156,7 +203,8 @@ def main() -> int:
             raise Failure(f"{program.files[0]} reads speech: leave out --chat")
         else:
             program.from_speech(model)
-    print()
+    if flags.prompt is not None:
+        print()
     for line in program.stream.report():
         note(line)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -53,18 +53,20 @@ class Stream:
         self._tokens = self._followers = 0
         self._seconds = 0.0
 
-    def print(self, tokens: Iterable[int], after: str) -> None:
-        """Prints one text. `after` says what the model reads before it."""
-        times = [time.perf_counter()]
+    def print(self, tokens: Iterable[int], after: str) -> str:
+        """Prints one text, and returns it. `after` says what the model reads before it."""
+        times, parts = [time.perf_counter()], []
         for token in tokens:
             times.append(time.perf_counter())
-            print(self._tokenizer.more_text(token), end="", flush=True)
+            parts.append(self._tokenizer.more_text(token))
+            print(parts[-1], end="", flush=True)
         self._tokenizer.end_text()
         self._tokens += len(times) - 1
         if len(times) > 1:
             self._first = self._first or f"first token {1e3 * (times[1] - times[0]):.1f} ms after {after}"
             self._followers += len(times) - 2
             self._seconds += times[-1] - times[1]
+        return "".join(parts)
 
     def report(self) -> Iterator[str]:
         if self._first:
