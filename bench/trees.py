@@ -67,6 +67,9 @@ def measure(path, batch, rounds):
         "anneal": lambda x: ours.run({name: x}),
         "onnxruntime": lambda x: session.run(None, {name: x}),
     }
+    for row in rows[:3]:
+        for mine, wanted in zip(ours.run({name: row}).values(), session.run(None, {name: row})):
+            np.testing.assert_allclose(mine, np.asarray(wanted), rtol=1e-4, atol=1e-4)
     times = {which: [] for which in runs}
     for run in runs.values():
         microseconds(run, rows[:20])

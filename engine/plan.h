@@ -168,7 +168,8 @@ struct EngineFile {
   bool weights_apart = false;  // weights and packed are in a second file
   Digest digest = {};          // as loaded: plan_digest() of an engine whose weights are apart
   // null: kernels pack weights at load. Else those on CPUs pack large ones in each run, into this
-  // memory, for engines that run a few times and shall hold no second copy.
+  // memory, for engines that run a few times and shall hold no second copy. `packed` is then not
+  // read.
   std::shared_ptr<SharedPacking> packing = nullptr;
 };
 

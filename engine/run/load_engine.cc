@@ -170,34 +170,38 @@ struct Loading {
 // Constants of a step that are in the file, or that another step of the engine has packed.
 class LoadedConstants final : public PackedConstants {
  public:
-  // packing: of constants that the kernel packs when it runs; null: none.
+  // packing: for the large ones, which the kernel packs again in each run; null: none.
   LoadedConstants(const Loading& loading, std::string key, SharedPacking* packing)
       : packed_(loading.packed),
         memory_(loading.memory),
+        team_(loading.team),
         packing_(packing),
         key_(key),
         file_(loading.file, std::move(key)) {}
   std::optional<Tensor> find(std::string_view form, size_t bytes) override {
+    if (packing_) return std::nullopt;
     if (auto found = file_.find(form, bytes)) return found;
-    if (const auto place = packing_ ? packing_->take(bytes, packed_later_) : std::nullopt)
-      return place->tensor;
     const auto found = packed_.find(key_ + std::string(form));
     if (found == packed_.end() || found->second.bytes().size() != bytes) return std::nullopt;
     return found->second;
   }
-  size_t packed_later() const { return packed_later_; }  // bytes that the kernel packs when it runs
   void keep(std::string_view form, const Tensor& packed) override {
-    packed_.emplace(key_ + std::string(form), packed);
+    if (!packing_) packed_.emplace(key_ + std::string(form), packed);
   }
   NewTensor allocate(size_t bytes, const std::shared_ptr<Allocator>& allocator) override {
-    return allocator ? PackedConstants::allocate(bytes, allocator) : memory_.allocate(bytes);
+    if (allocator) return PackedConstants::allocate(bytes, allocator);
+    if (packing_)
+      if (auto place = packing_->take(bytes, packed_again_, team_)) return *std::move(place);
+    return memory_.allocate(bytes);
   }
+  bool has_any_to_pack_again() const { return packed_again_ > 0; }
 
  private:
   std::map<std::string, Tensor>& packed_;
   PackedMemory& memory_;
+  ThreadTeam& team_;
   SharedPacking* packing_;
-  size_t packed_later_ = 0;
+  size_t packed_again_ = 0;  // bytes
   std::string key_;
   ReadyConstants file_;
 };
@@ -210,12 +214,15 @@ KernelResult make_planned(const Loading& loading, const Plan& plan, const Step& 
   if (!entry || entry->op != step.op.index()) return refuse("this library has no such kernel");
   const StepOperands operands = operands_of(loading.file, plan, step);
   Request request = request_of(plan, step, operands, device, &loading.team);
-  LoadedConstants ready(loading, packed_key(plan, step), on_card ? nullptr : loading.packing.get());
+  SharedPacking* const packing = on_card ? nullptr : loading.packing.get();
+  LoadedConstants ready(loading, packed_key(plan, step), packing);
   request.packed = &ready;
+  std::unique_lock<std::mutex> lock;
+  if (packing) lock = std::unique_lock(packing->mutex());
   KernelResult made = entry->make(request);
-  if (!made || ready.packed_later() == 0) return made;
+  if (!made || !ready.has_any_to_pack_again()) return made;
   return packing_kernel({loading.file, plan, step, *entry, device}, *std::move(made),
-                        loading.packing, ready.packed_later());
+                        loading.packing);
 }
 
 // The next best one that takes the same views.

@@ -1,6 +1,5 @@
 #include "anneal/engine/run/packing_kernel.h"
 
-#include <cstring>
 #include <utility>
 
 #include "anneal/core/fail.h"
@@ -10,29 +9,28 @@
 namespace anneal {
 namespace {
 
-constexpr int64_t kClearedAtOnce = 1 << 20;  // bytes
-
 // Nothing is ready: what the kernel packs goes to the places that it reads.
 class ConstantsToPack final : public PackedConstants {
  public:
-  explicit ConstantsToPack(SharedPacking& packing) : packing_(packing) {}
+  ConstantsToPack(SharedPacking& packing, ThreadTeam& team) : packing_(packing), team_(team) {}
   std::optional<Tensor> find(std::string_view, size_t) override { return std::nullopt; }
   void keep(std::string_view, const Tensor&) override {}
   NewTensor allocate(size_t bytes, const std::shared_ptr<Allocator>& allocator) override {
-    if (auto place = packing_.take(bytes, used_)) return *std::move(place);
+    if (auto place = packing_.take(bytes, used_, team_)) return *std::move(place);
     return PackedConstants::allocate(bytes, allocator);
   }
 
  private:
   SharedPacking& packing_;
+  ThreadTeam& team_;
   size_t used_ = 0;
 };
 
 class PackingKernel final : public Kernel {
  public:
   PackingKernel(const PlannedStep& step, std::unique_ptr<Kernel> kernel,
-                std::shared_ptr<SharedPacking> packing, size_t used)
-      : at_(step), kernel_(std::move(kernel)), packing_(std::move(packing)), used_(used) {}
+                std::shared_ptr<SharedPacking> packing)
+      : at_(step), kernel_(std::move(kernel)), packing_(std::move(packing)) {}
 
   std::vector<std::byte> tactic() const override { return kernel_->tactic(); }
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
@@ -52,12 +50,9 @@ class PackingKernel final : public Kernel {
 
  private:
   void pack(ThreadTeam& team) const {
-    team.for_ranges(static_cast<int64_t>(used_), kClearedAtOnce, [&](int64_t begin, int64_t end) {
-      std::memset(packing_->data() + begin, 0, static_cast<size_t>(end - begin));
-    });
     const StepOperands operands = operands_of(at_.file, at_.plan, at_.step);
     Request request = request_of(at_.plan, at_.step, operands, at_.device, &team);
-    ConstantsToPack constants(*packing_);
+    ConstantsToPack constants(*packing_, team);
     request.packed = &constants;
     check(bool(at_.entry.make(request)), "a kernel refuses the step for which it was made");
   }
@@ -65,14 +60,13 @@ class PackingKernel final : public Kernel {
   PlannedStep at_;
   std::unique_ptr<Kernel> kernel_;
   std::shared_ptr<SharedPacking> packing_;
-  size_t used_;
 };
 
 }  // namespace
 
 std::unique_ptr<Kernel> packing_kernel(const PlannedStep& step, std::unique_ptr<Kernel> kernel,
-                                       std::shared_ptr<SharedPacking> packing, size_t used) {
-  return std::make_unique<PackingKernel>(step, std::move(kernel), std::move(packing), used);
+                                       std::shared_ptr<SharedPacking> packing) {
+  return std::make_unique<PackingKernel>(step, std::move(kernel), std::move(packing));
 }
 
 }  // namespace anneal

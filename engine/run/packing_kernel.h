@@ -16,9 +16,9 @@ struct PlannedStep {
   Device& device;
 };
 
-// `kernel` is the one of the step. It was made with constants that are the first `used` bytes of
-// `packing`. What the step refers to must outlive it.
+// `kernel` is the one of the step, made with constants in `packing`, from its begin on. Making the
+// kernel again packs them there again. What the step refers to must outlive it.
 std::unique_ptr<Kernel> packing_kernel(const PlannedStep& step, std::unique_ptr<Kernel> kernel,
-                                       std::shared_ptr<SharedPacking> packing, size_t used);
+                                       std::shared_ptr<SharedPacking> packing);
 
 }  // namespace anneal

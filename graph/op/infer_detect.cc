@@ -2,6 +2,8 @@
 // DecisionTrees select by value, too.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "anneal/graph/op/infer_rules.h"
 
 namespace anneal {
@@ -108,8 +110,13 @@ Facts infer(const DecisionTrees& op, const InferInputs& inputs) {
                        sizes.text(thresholds), sizes.text(children), sizes.text(roots)));
   rules::agree(thresholds[0], inputs.shape(1)[0], inputs, "numbers of nodes");
   rules::agree(thresholds[0], children[0], inputs, "numbers of nodes");
-  if (op.leaves < 0 || op.depth < 0)
-    refuse(fmt::format("{} leaves and a depth of {}", op.leaves, op.depth));
+  const Size nodes = thresholds[0];
+  if (nodes.known() && nodes.value() < 1) refuse("trees without nodes");
+  if (op.depth > 0 && x.shape[1].known() && x.shape[1].value() < 1) refuse("rows without features");
+  const int64_t most = nodes.known() ? nodes.value() : std::numeric_limits<int32_t>::max();
+  if (op.leaves < 0 || op.depth < 0 || op.leaves > most || op.depth > most)
+    refuse(fmt::format("{} leaves and a depth of {} for {} nodes", op.leaves, op.depth,
+                       sizes.text(thresholds)));
   return {rules::make_fact(DataType::kI32, {x.shape[0], roots[0]})};
 }
 

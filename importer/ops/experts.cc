@@ -351,6 +351,7 @@ Outputs import_group_router(Node& node) {
   if (node.has_input(2)) node.unsupported("scores that are projected (projection_weight)");
   const DataType dtype = node.dtype(0, kFloats);
   node.dtype(1, {DataType::kF32});
+  if (node.rank(1) != 1) node.invalid("expert_bias is no vector");
   const Shape& shape = node.shape(0);
   const Size count = shape.rank() == 0 ? Size::unknown() : shape[shape.rank() - 1];
   if (!count.known()) node.unsupported("a number of experts known only at run time");

@@ -123,7 +123,9 @@ Outputs import_bias_split_gelu(Node& node) {
   node.expect_same_dtype({0, 1});
   if (node.rank(0) != 3 || node.rank(1) != 1) node.invalid("3 axes and a vector are expected");
   const Size width = node.shape(0)[2], half = node.sizes().floor_div(width, 2);
-  if (width.known() && width.value() % 2 != 0) node.invalid("no two halves");
+  if (!width.known()) node.unsupported("a width known only at run time");
+  if (width.value() % 2 != 0 || node.shape(1)[0] != width)
+    node.invalid("x has no two halves, or the bias has another width");
   std::vector<ValueId> parts;
   for (const Size start : {Size(0), half})
     for (const int input : {0, 1})

@@ -334,7 +334,8 @@ Outputs import_skip_group_norm(Node& node) {
     shape[is_last ? shape.size() - 1 : 1] = node.shape(3)[1];
     terms[1] = reshape(node, node.input(3), shape, "skip");
   }
-  if (!broadcasts_to_x(node, terms[1])) node.invalid("skip has another shape than x");
+  if (!broadcasts_to_x(node, terms[1]))
+    node.unsupported("a skip that is not known to have the shape of x");
   if (node.has_input(4))
     terms.push_back(per_channel(node, node.input(4), is_last ? 2 : rank, "bias_per_channel"));
   const auto sum = [](Expressions in) {

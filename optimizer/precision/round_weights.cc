@@ -125,8 +125,8 @@ class ChannelRounder {
         inner_(inner),
         of_windows_(inner == 1 ? 0 : windows),
         quiet_sums_((windows * inner + kBlock - 1) / kBlock),
-        step_(room()),
-        error_(room()) {}
+        step_(room() + kLargestVector),
+        error_(room() + kLargestVector) {}
 
   // Numbers of a channel that round() reads: those behind the weights are zeros.
   size_t room() const { return quiet_sums_.size() * kBlock; }
@@ -149,6 +149,8 @@ class ChannelRounder {
 
  private:
   static constexpr size_t kBlock = 64;
+  static constexpr size_t kLargestVector =
+      16;  // of f32: the last window may be read beyond its end
 
   // Returns the sum of the block's errors.
   double take_nearest(size_t block) {

@@ -310,6 +310,8 @@ class NeedFinder {
                std::holds_alternative<NonZero>(layer.op) ||
                std::holds_alternative<Unique>(layer.op)) {
       decide(node, x, "selects by");
+    } else if (std::holds_alternative<DecisionTrees>(layer.op)) {
+      limit(node, x, 0, "makes an index of comparisons of");
     } else if (std::holds_alternative<NonMaxSuppression>(layer.op)) {
       decide(node, x, "selects by");
       decide(node, here.operands[1], "selects by");

@@ -83,7 +83,7 @@ TEST_F(MappedFile, OtherMemoryStays) {
 // As the self-check runs large layers: they pack their weights in each run, in the same memory.
 TEST(PacksWeights, WithoutItResultsAreTheSame) {
   EngineFile file = build_text(R"txt(
-graph net(x: f32[3,1024], image: f32[1,128,8,8])
+graph net(x: f32[3,1024], image: f32[1,128,8,8], bytes: u8[1,128,8,8], row: f32[1,2048])
   const w: f32[1024,512] = random(1)
   const v: f32[512,700] = random(2)
   const small: f32[700,4] = random(3)
@@ -94,9 +94,21 @@ graph net(x: f32[3,1024], image: f32[1,128,8,8])
   y = MatMul(n, small)
   a = Conv(image, filters) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
   b = Conv(a, others) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
-  return y, b
+  const integers: i8[1024,128,3,3] = random(6)
+  const zero: u8[] = {100}
+  sums = Conv(bytes, integers, zero) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  c = Pointwise(sums) program="(i32)->(f32) f32($0)"
+  const codes: u8[2048,1024] = random(7)
+  const zeros: u8[2048,64] = random(8)
+  const scales: f32[2048,64] = random(9)
+  d = MatMul(row, codes, _, zeros, scales) transpose_b=true b_encoding=u4
+  return y, b, c, d
 )txt");
-  const std::vector<Tensor> inputs = {random_f32({3, 1024}, 4), random_f32({1, 128, 8, 8}, 6)};
+  std::vector<std::byte> pixels(size_t{128} * 8 * 8);
+  for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::byte>(i * 37);
+  const std::vector<Tensor> inputs = {random_f32({3, 1024}, 4), random_f32({1, 128, 8, 8}, 6),
+                                      Tensor::copy_of(DataType::kU8, {1, 128, 8, 8}, pixels),
+                                      random_f32({1, 2048}, 10)};
   const auto result = [&] {
     const auto engine = make_engine(EngineFile(file), {.device = "cpu"});
     ExecutionContext context(engine);

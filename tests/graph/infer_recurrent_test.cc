@@ -87,6 +87,19 @@ TEST(InferDecisionTrees, ShapesAndRefusals) {
       {"DecisionTrees depth=-1",
        {"f32[N,5]", "i32[9]", "f32[9]", "i32[9,2]", "i32[2]"},
        "error: 1 leaves and a depth of -1"},
+      {"DecisionTrees depth=10",
+       {"f32[N,5]", "i32[9]", "f32[9]", "i32[9,2]", "i32[2]"},
+       "error: 1 leaves and a depth of 10"},
+      {"DecisionTrees leaves=2147483648",
+       {"f32[N,5]", "i32[M]", "f32[M]", "i32[M,2]", "i32[2]"},
+       "error: 2147483648 leaves"},
+      {"DecisionTrees",
+       {"f32[N,5]", "i32[0]", "f32[0]", "i32[0,2]", "i32[2]"},
+       "error: trees without nodes"},
+      {"DecisionTrees",
+       {"f32[N,0]", "i32[9]", "f32[9]", "i32[9,2]", "i32[2]"},
+       "error: rows without features"},
+      {"DecisionTrees depth=0", {"f32[N,0]", "i32[9]", "f32[9]", "i32[9,2]", "i32[2]"}, "i32[N,2]"},
   });
 }
 

@@ -32,9 +32,10 @@ Product product(const std::string& text) {
   return {std::move(graph), weights, layout};
 }
 
+// 64 windows of 9 weights: whole blocks, and vectors that begin in the last window end behind it.
 Product convolution() {
-  return product(R"txt(graph g(x: f32[1,32,4,4])
-  const w: f32[16,32,3,3] = random(1)
+  return product(R"txt(graph g(x: f32[1,64,4,4])
+  const w: f32[16,64,3,3] = random(1)
   y = Conv(x, w) strides=[1,1] pads_begin=[0,0] pads_end=[0,0] dilations=[1,1]
   return y
 )txt");

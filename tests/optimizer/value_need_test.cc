@@ -130,6 +130,20 @@ TEST(ValueNeed, CodesOfAConstantTableAreExact) {
   EXPECT_THAT(needs("t"), ::testing::Not(HasSubstr("product p: ")));
 }
 
+TEST(ValueNeed, WhatTreesCompareIsExact) {
+  EXPECT_THAT(needs_of(R"G(graph g(x: f32[4,2])
+  const w: f32[2,2] = {1, 2, 3, 4}
+  const features: i32[2] = {0, 1}
+  const thresholds: f32[2] = {0, 3}
+  const children: i32[2,2] = {0, 0, 0, 0}
+  const roots: i32[1] = {1}
+  p = MatMul(x, w)
+  leaves = DecisionTrees(p, features, thresholds, children, roots)
+  return leaves
+)G"),
+              HasSubstr("product p: layer \"leaves\" makes an index of comparisons of"));
+}
+
 TEST(ValueNeed, MeansOfOthersAndOfFeaturesLoseNothing) {
   EXPECT_EQ(needs_of(R"G(graph g(x: f32[4,2])
   const w: f32[2,2] = {1, 2, 3, 4}

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "anneal/core/new_tensor.h"
+#include "anneal/core/parallel.h"
 
 namespace anneal {
 
@@ -18,10 +19,9 @@ class SharedPacking : public std::enable_shared_from_this<SharedPacking> {
   SharedPacking(const SharedPacking&) = delete;
   SharedPacking& operator=(const SharedPacking&) = delete;
 
-  // The next `bytes` of the region, which begin at `used` and are added to it: u8, 64-byte aligned.
-  // They hold what the last kernel has packed. nullopt: few bytes, or more than are left.
-  std::optional<NewTensor> take(size_t bytes, size_t& used);
-  std::byte* data() const { return data_; }
+  // The next `bytes` of the region, which begin at `used` and are added to it: u8, 64-byte aligned,
+  // zeroed. nullopt: few bytes, or more than are left.
+  std::optional<NewTensor> take(size_t bytes, size_t& used, ThreadTeam& team);
   std::mutex& mutex() { return mutex_; }  // of the kernel that launches
 
  private:

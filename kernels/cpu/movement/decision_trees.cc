@@ -38,12 +38,13 @@ std::vector<TreeNode<T>> nodes_of(const DecisionTrees& op, const Request& reques
   for (size_t i = 0; i < nodes.size(); ++i) {
     const auto own = static_cast<int32_t>(i);
     const bool is_leaf = own < op.leaves;
-    nodes[i] = {thresholds[i], is_leaf ? 0 : features[i] * step, {own, own}};
+    nodes[i] = {thresholds[i], 0, {own, own}};
     if (is_leaf) continue;
-    nodes[i].children = {children[2 * i], children[2 * i + 1]};
     if (features[i] < 0 || features[i] >= feature_count || !is_node(children[2 * i]) ||
         !is_node(children[2 * i + 1]))
       return {};
+    nodes[i].feature = features[i] * step;
+    nodes[i].children = {children[2 * i], children[2 * i + 1]};
   }
   return std::ranges::all_of(table(4), is_node) ? nodes : std::vector<TreeNode<T>>();
 }
