@@ -177,7 +177,7 @@ std::vector<OpCase> movement_op_cases() {
        {"f32[3,2]", "const i32[5]={0,0,0,1,0}", "const f32[5]={0,0,0,0.25,-0.5}",
         "const i32[5,2]={0,0,1,1,2,2,0,1,2,3}", "const i32[11]={4,3,1,4,4,4,4,3,3,0,4}"}},
       {"decision_trees_of_other_numbers",
-       DecisionTrees{1, 9},
+       DecisionTrees{1, 3},
        {"f32[9,1]={nan,inf,-inf,0.25,0.5,0,-1,3,0.125}", "const i32[3]={0,0,0}",
         "const f32[3]={0,0.25,-inf}", "const i32[3,2]={0,0,0,2,0,0}", "const i32[2]={1,2}"}},
       {"decision_trees_that_end_at_a_depth",
