@@ -22,7 +22,7 @@ class SharedPacking : public std::enable_shared_from_this<SharedPacking> {
   // The next `bytes` of the region, which begin at `used` and are added to it: u8, 64-byte aligned,
   // zeroed. nullopt: few bytes, or more than are left.
   std::optional<NewTensor> take(size_t bytes, size_t& used, ThreadTeam& team);
-  std::mutex& mutex() { return mutex_; }  // of the kernel that launches
+  std::mutex& mutex() { return mutex_; }  // held by the one kernel that uses the region
 
  private:
   std::byte* data_;
