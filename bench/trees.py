@@ -5,7 +5,7 @@
 
 A random forest (scikit-learn), LightGBM and XGBoost learn a function of 30 numbers. Each run has other rows, as in a service: a
 processor that has seen the rows before predicts their ways down the trees. Prints microseconds for a run, the median of rounds,
-and the ratio (above 1: Anneal is faster). Needs anneal, onnxruntime, scikit-learn, skl2onnx, lightgbm, xgboost and onnxmltools.
+and the ratio (above 1: Anneal is faster); fails if results differ. Needs anneal, onnxruntime, scikit-learn, skl2onnx, lightgbm, xgboost and onnxmltools.
 """
 
 import argparse

@@ -6,7 +6,8 @@
 // A Dequantize of 8 and 16 bits stays, for integer_products and keep_quantized_weights to see;
 // lower_quantize computes those that are left. An elementwise result that would be larger than
 // PassOptions::fold_budget_bytes, and that elementwise layers read, stays too: they compute it in
-// passing, and the engine file stays small.
+// passing, and the engine file stays small. A transpose of a large matrix that only products read
+// stays for compose_moves.
 #include "anneal/optimizer/analysis/fold.h"
 #include "anneal/optimizer/passes/passes.h"
 

@@ -86,7 +86,7 @@ class Decoder:
             self._session.reset_states({state.past.name: self._empty(state).shape for state in self._states if state.is_kept})
 
     def unread(self, tokens: list[int]) -> list[int]:
-        """The tokens to feed, so that it has read all of `tokens`. Forgets what it has read if that is no part of them."""
+        """The tokens to feed, so that it has read all of `tokens`. Forgets what it has read if they do not begin with that."""
         count = len(self.tokens)
         if count < len(tokens) and tokens[:count] == self.tokens:
             return tokens[count:]

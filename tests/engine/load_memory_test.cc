@@ -81,7 +81,7 @@ TEST_F(MappedFile, OtherMemoryStays) {
 }
 
 // As the self-check runs large layers: they pack their weights in each run, in the same memory.
-TEST(PacksWeights, WithoutItResultsAreTheSame) {
+TEST(SharedPacking, GivesTheResultsOfWeightsPackedAtLoad) {
   EngineFile file = build_text(R"txt(
 graph net(x: f32[3,1024], image: f32[1,128,8,8], bytes: u8[1,128,8,8], row: f32[1,2048])
   const w: f32[1024,512] = random(1)
