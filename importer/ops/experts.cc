@@ -351,11 +351,12 @@ Outputs import_group_router(Node& node) {
   if (node.has_input(2)) node.unsupported("scores that are projected (projection_weight)");
   const DataType dtype = node.dtype(0, kFloats);
   node.dtype(1, {DataType::kF32});
-  if (node.rank(1) != 1) node.invalid("expert_bias is no vector");
   const Shape& shape = node.shape(0);
   const Size count = shape.rank() == 0 ? Size::unknown() : shape[shape.rank() - 1];
   if (!count.known()) node.unsupported("a number of experts known only at run time");
   const int64_t experts = count.value();
+  if (node.rank(1) != 1 || (node.shape(1)[0].known() && node.shape(1)[0] != count))
+    node.invalid("expert_bias has not one number for each expert");
   const int64_t k = node.integer("top_k"), groups = node.integer("n_group", 1);
   const int64_t open = node.integer("topk_group", 1), summed = node.integer("group_topk", 2);
   const double hidden = node.number("router_sentinel", -10000);

@@ -405,6 +405,13 @@ TEST(MoEGroupRouter, GivesScoresAndShares) {
                 });
               }),
               testing::HasSubstr("3 of 6 experts, from 1 of 3 groups"));
+  for (const std::vector<int64_t>& bias : {std::vector<int64_t>{1}, std::vector<int64_t>{1, 6}})
+    EXPECT_THAT(error_of([&] {
+                  values_of({{"x", {5, 6}}, {"bias", bias}}, [](ModelBuilder& m) {
+                    set(microsoft(m, "MoEGroupRouter", {"x", "bias"}), "top_k", int64_t{2});
+                  });
+                }),
+                testing::HasSubstr("expert_bias has not one number for each expert"));
 }
 
 }  // namespace
