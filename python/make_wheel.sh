@@ -17,7 +17,9 @@ if [ ! -f $tools/ready ] || [ python/requirements-wheel.txt -nt $tools/ready ]; 
   touch $tools/ready
 fi
 
-cmake --preset release -B build/wheel -DANNEAL_TESTS=OFF -DANNEAL_SAMPLES=OFF -DANNEAL_STATIC_ARCHIVE=ON >/dev/null
+# Packed relocations would keep the wheel from glibc 2.35, Ubuntu 22.04's.
+cmake --preset release -B build/wheel -DANNEAL_TESTS=OFF -DANNEAL_SAMPLES=OFF -DANNEAL_STATIC_ARCHIVE=ON \
+  -DANNEAL_PACKED_RELOCATIONS=OFF >/dev/null
 cmake --build build/wheel -j "${JOBS:-$(nproc)}" --target programs >build/wheel/log || { cat build/wheel/log; exit 1; }
 rm -rf "$prefix" $raw
 cmake --install build/wheel --strip --prefix "$prefix" >/dev/null
