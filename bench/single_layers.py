@@ -151,6 +151,10 @@ def cases():
     yield "MatMulInteger", [u8(128, 768)], [i8(768, 768), zero], {}
     for name, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
         yield name, [f32(100, 1, 128)], [f32(1, gates * 256, 128), f32(1, gates * 256, 256)], {"hidden_size": 256}
+    for length in (1, 512):
+        states = f32(1, 16, 128, 128), -abs(f32(1, length, 16)), random.random((1, length, 16)).astype(np.float32)
+        yield "LinearAttention", [f32(1, length, 2048), f32(1, length, 2048) / 12, f32(1, length, 2048), *states], [], {
+            "domain": "com.microsoft", "q_num_heads": 16, "kv_num_heads": 16, "update_rule": "gated_delta", "outputs": 2}
     for name in ("FastGelu", "QuickGelu"):
         yield name, [f32(*WIDE)], [], {"domain": "com.microsoft"}
     yield "MultiHeadAttention", [f32(*TOKENS)] * 3, [], {"domain": "com.microsoft", "num_heads": 12}

@@ -107,7 +107,8 @@ class Kernel {
                                                   int threads) const;
   // The output of Pointwise may be the very view of an input. On CPUs so may the only output of
   // Conv and MatMul, of an input of their epilogue; of one row that may look like numbers of
-  // columns; that of ScatterElements and ScatterND, of the data; that of Pad, without leading pads.
+  // columns; that of ScatterElements and ScatterND, of the data; that of Pad, without leading pads;
+  // the state that LinearAttention gives, of the one that it takes.
   virtual void launch(const LaunchArgs& args) const = 0;
   // For ops whose sizes infer() cannot find even from the inputs' values: runs before prepare(), on
   // the layer's inputs with their data, and may allocate. Null from the kernels of all other ops.

@@ -111,6 +111,7 @@ PARTS = {
         "emulated": ["api", "cost", "code", "device", "runtime"],  # a library of its own, which runtime opens
         "text": ["cost", "runtime"],
         "kernels": ["cost", "text"],
+        "recurrent": ["runtime", "text", "kernels"],
         "cudnn": ["api", "cost", "runtime", "text", "kernels"],  # kernels of libraries, which the table of kernels/entries.h lists
         "cublas_lt": ["api", "cost", "runtime", "kernels"],
         # images of code are joined for the builder; texts of tactics; memory that cuDNN refuses

@@ -26,12 +26,18 @@ bool is_scatter(const Step& step) {
          std::holds_alternative<ScatterND>(step.op);
 }
 
-// The inputs of a step that its kernel can write its output over, because it reads each of them at
+// The inputs of a step that its kernel can write an output over, because it reads each of them at
 // the place that it writes.
 struct InputRange {
   size_t begin = 0, end = 0;
 };
-InputRange overwritable_inputs(const Plan& plan, const Step& step) {
+InputRange overwritable_inputs(const Plan& plan, const Step& step, size_t output) {
+  if (std::holds_alternative<LinearAttention>(step.op)) {
+    constexpr size_t kState = 3;
+    const bool is_state = output == 1 && step.op_input_count > kState;
+    return is_state && plan.devices[step.device].starts_with("cpu") ? InputRange{kState, kState + 1}
+                                                                    : InputRange{};
+  }
   if (step.outputs.size() != 1) return {};
   if (std::holds_alternative<Pointwise>(step.op) && step.epilogues.empty())
     return {0, step.inputs.size()};
@@ -45,7 +51,7 @@ InputRange overwritable_inputs(const Plan& plan, const Step& step) {
 // The base that step i may write its output over; kNoSlot if there is none.
 uint32_t reusable_input(const Plan& plan, uint32_t i, const std::vector<uint32_t>& last) {
   const Step& step = plan.steps[i];
-  const auto [first, end] = overwritable_inputs(plan, step);
+  const auto [first, end] = overwritable_inputs(plan, step, 0);
   if (first >= end) return kNoSlot;
   const Slot& output = plan.slots[step.outputs[0]];
   // In other memory a scatter copies all of its data, which may be much more than it writes.
@@ -112,9 +118,9 @@ bool begins_with_zeros(const Plan& plan, uint32_t pads, int count) {
   return false;
 }
 
-// The inputs that the step reads at the places where it writes, if its output has their dims.
-InputRange updated_inputs(const Plan& plan, const Step& step) {
-  if (step.kernel != "cpu.pad.copy") return overwritable_inputs(plan, step);
+// The inputs that the step reads at the places where it writes the output, if that has their dims.
+InputRange updated_inputs(const Plan& plan, const Step& step, size_t output) {
+  if (step.kernel != "cpu.pad.copy") return overwritable_inputs(plan, step, output);
   const int rank = plan.slots[step.outputs[0]].type.shape.rank();
   return {0, begins_with_zeros(plan, step.inputs[1], rank) ? size_t{1} : size_t{0}};
 }
@@ -122,11 +128,13 @@ InputRange updated_inputs(const Plan& plan, const Step& step) {
 // Whether the step makes all of the output of all of the input, each element of the one at the same
 // place.
 bool updates(const Plan& plan, const Step& step, uint32_t input, uint32_t output) {
-  for (const uint32_t slot : step.outputs)
-    if (base_of(plan, slot) != output || !covers_base(plan, plan.slots[slot]) ||
-        plan.slots[slot].type.shape != plan.slots[output].type.shape)
-      return false;
-  const InputRange range = updated_inputs(plan, step);
+  const auto written = std::ranges::find_if(
+      step.outputs, [&](uint32_t slot) { return base_of(plan, slot) == output; });
+  if (written == step.outputs.end() || !covers_base(plan, plan.slots[*written]) ||
+      plan.slots[*written].type.shape != plan.slots[output].type.shape)
+    return false;
+  const InputRange range =
+      updated_inputs(plan, step, static_cast<size_t>(written - step.outputs.begin()));
   bool reads = false;
   for (size_t k = 0; k < step.inputs.size(); ++k) {
     const uint32_t slot = step.inputs[k];

@@ -152,6 +152,11 @@ bool separates(const Recurrent&, const LayerRows& rows) {
     result &= rows.output(i).axis == (i == 0 ? 2 : 1);
   return result;
 }
+bool separates(const LinearAttention&, const LayerRows& rows) {
+  bool result = rows.all_lie_on_axis_0();
+  for (size_t i = 0; i < rows.op_input_count(); ++i) result &= !rows.has(i) || rows.has_rows(i);
+  return result;
+}
 // Whether it takes the same part of each row. One that is as long as all rows, and begins at the
 // first, takes all. Ends that count rows show in the shape of the output, if they are known.
 bool separates(const Slice&, const LayerRows& rows) {

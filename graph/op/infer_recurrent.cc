@@ -1,4 +1,4 @@
-// Shape rule of Recurrent.
+// Shape rules of Recurrent and LinearAttention.
 #include <fmt/format.h>
 
 #include "anneal/graph/op/infer_rules.h"
@@ -70,6 +70,38 @@ Facts infer(const Recurrent& op, const InferInputs& inputs) {
                  rules::make_fact(dtype, state)};
   if (op.kind == RecurrentKind::kLstm) facts.push_back(rules::make_fact(dtype, state));
   return facts;
+}
+
+Facts infer(const LinearAttention& op, const InferInputs& inputs) {
+  enum Input { kQ, kK, kV, kState, kDecay, kBeta };
+  const SizeTable& sizes = inputs.sizes();
+  for (int i = 0; i < inputs.count(); ++i)
+    if (inputs.has(i)) rules::require_dtype(inputs, i, DataType::kF32);
+  const Shape &q = inputs.shape(kQ), &k = inputs.shape(kK), &v = inputs.shape(kV);
+  if (q.rank() != 4 || k.rank() != 4 || v.rank() != 4)
+    refuse(fmt::format("queries {}, keys {} and values {}", sizes.text(q), sizes.text(k),
+                       sizes.text(v)));
+  if (!q[2].known() || !k[2].known() || !v[2].known())
+    refuse("numbers of heads known only at run time");
+  const int64_t queries = q[2].value(), keys = k[2].value(), heads = v[2].value();
+  if (queries < 1 || keys < 1 || heads < 1 || heads % keys != 0 ||
+      (heads % queries != 0 && queries % heads != 0))
+    refuse(fmt::format("{} heads of queries and {} of keys for {}", queries, keys, heads));
+  const Size batch = v[0], length = v[1], k_width = q[3], v_width = v[3];
+  require_shape(inputs, kQ, {batch, length, queries, k_width}, "queries");
+  require_shape(inputs, kK, {batch, length, keys, k_width}, "keys");
+  Shape state{batch, heads, k_width, v_width};
+  if (op.transposed) state = {batch, heads, v_width, k_width};
+  require_shape(inputs, kState, state, "state");
+  const auto is_one = [&](int input, int axis) {
+    return inputs.has(input) && inputs.shape(input).rank() > axis &&
+           inputs.shape(input)[axis] == Size(1);
+  };
+  require_shape(inputs, kDecay, {batch, length, heads, is_one(kDecay, 3) ? Size(1) : k_width},
+                "decay");
+  require_shape(inputs, kBeta, {batch, length, is_one(kBeta, 2) ? Size(1) : Size(heads)}, "beta");
+  return {rules::make_fact(DataType::kF32, {batch, length, std::max(queries, heads), v_width}),
+          rules::make_fact(DataType::kF32, state)};
 }
 
 }  // namespace anneal

@@ -288,6 +288,11 @@ inline constexpr OpTraits op_traits<Recurrent> = {
     .epilogue = EpilogueRule::kNever, .half = HalfRole::kFixed, .view = ViewRule::kNone,
     .transpose = TransposeRule::kStays, .batch = BatchRule::kOwn};
 template <>
+inline constexpr OpTraits op_traits<LinearAttention> = {
+    .arity = Arity{3, 6}, .host = kNoInputs, .data = kAllInputs, .program = kNoInputs,
+    .epilogue = EpilogueRule::kNever, .half = HalfRole::kFixed, .view = ViewRule::kNone,
+    .transpose = TransposeRule::kStays, .batch = BatchRule::kOwn};
+template <>
 inline constexpr OpTraits op_traits<Custom> = {
     .arity = Arity{0, kMany}, .host = kNoInputs, .data = kNoInputs, .program = kNoInputs,
     .epilogue = EpilogueRule::kNever, .half = HalfRole::kFixed, .view = ViewRule::kNone,

@@ -15,45 +15,11 @@
 #include "anneal/core/dtype.h"
 #include "anneal/core/shape.h"
 #include "anneal/graph/op/custom_attribute.h"
+#include "anneal/graph/op/op_enums.h"  // IWYU pragma: export
 #include "anneal/graph/op/weight_encoding.h"
 #include "anneal/graph/program/program.h"
 
 namespace anneal {
-
-enum class PoolKind : uint8_t { kMax, kAverage, kLp };
-enum class ReduceKind : uint8_t { kSum, kMean, kMax, kMin, kProd };
-enum class CumulativeKind : uint8_t { kSum, kProd };
-enum class TopKOf : uint8_t { kValues, kSoftmax, kLogSoftmax };
-enum class PadMode : uint8_t { kConstant, kReflect, kEdge, kWrap };
-enum class ScatterReduction : uint8_t { kNone, kAdd, kMul, kMax, kMin };
-enum class ResizeMode : uint8_t { kNearest, kLinear, kCubic };
-enum class ResizeCoordinates : uint8_t {
-  kHalfPixel,
-  kHalfPixelSymmetric,
-  kPytorchHalfPixel,
-  kAlignCorners,
-  kAsymmetric,
-  kTfHalfPixelForNn,
-  kTfCropAndResize
-};
-enum class ResizeNearest : uint8_t { kRoundPreferFloor, kRoundPreferCeil, kFloor, kCeil };
-enum class ResizePolicy : uint8_t { kStretch, kNotLarger, kNotSmaller };
-enum class GridPadding : uint8_t { kZeros, kBorder, kReflection };
-enum class RecurrentKind : uint8_t { kRnn, kGru, kLstm };
-enum class Direction : uint8_t { kForward, kReverse, kBidirectional };
-enum class Activation : uint8_t {
-  kSigmoid,
-  kTanh,
-  kRelu,
-  kAffine,           // alpha*x + beta
-  kLeakyRelu,        // x < 0 ? alpha*x : x
-  kThresholdedRelu,  // x > alpha ? x : 0
-  kScaledTanh,       // alpha*tanh(beta*x)
-  kHardSigmoid,      // min(max(alpha*x + beta, 0), 1)
-  kElu,              // x < 0 ? alpha*(exp(x) - 1) : x
-  kSoftsign,         // x / (1 + |x|)
-  kSoftplus          // log(1 + exp(x))
-};
 
 // inputs: one or more that broadcast against each other to the output's shape. outputs: one per
 // result.
@@ -467,6 +433,23 @@ struct Recurrent {
   bool operator==(const Recurrent&) const = default;
 };
 
+// Attention that keeps a state instead of scores: of each head a matrix S[K,V], updated by each
+// position in turn:
+//   S = exp(decay) * S, for each row of S or for all;
+//   S = S + k (beta * (v - S'k))', or without beta S + k v';  y = scale * S'q.
+// S' is the transpose of S. "Gated Delta Networks", Yang et al. 2024, with all inputs, has beta and
+// a decay for each head.
+// inputs, f32: q[B,T,Q,K], k[B,T,N,K], v[B,T,H,V], [state[B,H,K,V], or, transposed, [B,H,V,K]; by
+// default zeros], [decay[B,T,H,1 or K]], [beta[B,T,H or 1]]. H is a multiple of N, and of Q or the
+// reverse: consecutive heads share the same one. outputs: y[B,T,max(Q,H),V], the state after the
+// last position.
+struct LinearAttention {
+  float scale = 1;
+  bool transposed = false;
+  static void fields(auto& op, auto&& f) { f("scale", op.scale), f("transposed", op.transposed); }
+  bool operator==(const LinearAttention&) const = default;
+};
+
 // inputs: x. output: its bits as elements of another type of the same size.
 struct BitCast {
   DataType dtype = DataType::kI32;
@@ -580,6 +563,7 @@ struct Scan {
   X(BitCast)                  \
   X(Require)                  \
   X(Recurrent)                \
+  X(LinearAttention)          \
   X(Custom)                   \
   X(If)                       \
   X(Loop)                     \

@@ -85,43 +85,6 @@ Outputs import_fused_causal_conv(Node& node) {
   return causal_conv(node, dilation);
 }
 
-// The update of the state[B,H,K,V] by one position; q[B,H,G,K], k[B,H,1,K], v[B,H,1,V],
-// decay[B,H,K,1], beta[B,H,1,1], where sizes of 1 broadcast. v_major: state[B,H,V,K] and
-// decay[B,H,1,K].
-struct Position {
-  ValueId state, q, k, v, decay = ValueId::kNone, beta = ValueId::kNone;
-  bool v_major = false;
-};
-struct StepResult {
-  ValueId state, y;  // y[B,H,G,V]
-};
-
-StepResult step(Graph& graph, const std::string& name, const Position& at, double scale) {
-  const auto layer = [&](const char* suffix, Op op, std::vector<ValueId> inputs) {
-    const LayerId id =
-        graph.add({.name = name + "/" + suffix, .op = std::move(op), .inputs = std::move(inputs)});
-    return graph.layer(id).outputs[0];
-  };
-  const auto formula = [&](const char* suffix, std::vector<ValueId> inputs, Formula of) {
-    const std::vector<DataType> types(inputs.size(), kWorking);
-    return layer(suffix, Pointwise{program_of(types, kWorking, of)}, std::move(inputs));
-  };
-  ValueId state = at.state, v = at.v;
-  const MatMul by_state{.transpose_b = at.v_major};
-  if (at.decay != ValueId::kNone)
-    state = formula("decayed", {state, at.decay},
-                    [](Expressions in) { return in[0] * in[1].apply(Opcode::kExp); });
-  if (at.beta != ValueId::kNone)
-    v = formula("correction", {v, layer("recalled", by_state, {at.k, state}), at.beta},
-                [](Expressions in) { return in[2] * (in[0] - in[1]); });
-  const ValueId rows = at.v_major ? v : at.k, columns_of_state = at.v_major ? at.k : v;
-  state = formula("state",
-                  {state, layer("written", MatMul{.transpose_a = true}, {rows, columns_of_state})},
-                  [](Expressions in) { return in[0] + in[1]; });
-  const ValueId read = layer("read", by_state, {at.q, state});
-  return {state, formula("y", {read}, [&](Expressions in) { return in[0] * scale; })};
-}
-
 // Whether known sizes differ, or the ranks.
 bool shapes_differ(const Shape& a, const Shape& b) {
   return a.rank() != b.rank() || !std::equal(a.begin(), a.end(), b.begin(), [](Size one, Size two) {
@@ -129,12 +92,12 @@ bool shapes_differ(const Shape& a, const Shape& b) {
          });
 }
 
-// What operators of linear attention share: the rule, the steps and the state.
-class Recurrence {
+// What operators of linear attention share: the rule and the layer.
+class LinearAttentionNode {
  protected:
   static constexpr int kQuery = 0, kKey = 1, kValue = 2, kDecay = 4, kBeta = 5;  // inputs
 
-  explicit Recurrence(Node& node) : node_(node), sizes_(node.sizes()) {}
+  explicit LinearAttentionNode(Node& node) : node_(node), sizes_(node.sizes()) {}
 
   void check_inputs() {
     node_.dtype(kQuery, kFloats);
@@ -148,11 +111,11 @@ class Recurrence {
       if (node_.has_input(input)) node_.dtype(input, kFloats);
   }
 
-  double scale_for(Size width) {
+  float scale_for(Size width) {
     const float given = node_.number("scale", 0);
     if (given != 0) return given;
     if (!width.known()) node_.unsupported("a width of heads known only at run time");
-    return 1 / std::sqrt(static_cast<double>(width.value()));
+    return static_cast<float>(1 / std::sqrt(static_cast<double>(width.value())));
   }
 
   ValueId working(ValueId x, const std::string& name) {
@@ -166,90 +129,34 @@ class Recurrence {
     return reshape(node_, working(x, name), rest, name);
   }
 
-  // [B,T,own heads * width] as [B,T,heads,own heads / heads,width]: where x has fewer heads,
-  // consecutive heads of the state read the same one.
-  ValueId by_head(ValueId x, int64_t own, Size width, const std::string& name) {
-    if (own >= heads_) return by_position(x, {heads_, own / heads_, width}, name);
-    const ValueId split = by_position(x, {own, 1, width}, name + "/split");
-    const std::vector<Size> shape = {batch_, length_, own, heads_ / own, width};
-    return by_position(expanded(node_, split, shape, name + "/repeated"), {heads_, 1, width}, name);
-  }
-
-  // What the recurrence begins with; zeros without that input.
-  ValueId first_state(int input, const std::vector<Size>& shape) {
-    if (node_.has_input(input)) return working(node_.input(input), "past_state");
-    const ValueId zero = node_.constant_value(tensor_of(kWorking, {}, {0}), "zero");
-    return expanded(node_, zero, shape, "empty");
-  }
-
-  Outputs results(ValueId state, const std::vector<Size>& shape, DataType state_dtype) {
-    const auto [last, all] = recur(state);
+  // state_input: absent for zeros. shape: that of the operator's first output.
+  Outputs results(int state_input, const std::vector<Size>& shape, DataType state_dtype) {
+    const ValueId state = node_.has_input(state_input)
+                              ? working(node_.input(state_input), "past_state")
+                              : ValueId::kNone;
+    const std::vector<ValueId> outputs =
+        node_.layers(op_, {queries_, keys_, values_, state, decay_, beta_}, "attention");
     const auto copy = [](Expressions in) { return in[0]; };
-    const ValueId y = reshape(node_, all, shape, "joined_heads");
-    Outputs outputs = pointwise_result(node_, {y}, node_.dtype(kQuery), copy);
-    outputs.push_back(pointwise_result(node_, {last}, state_dtype, copy, "present_state", 1)[0]);
-    return outputs;
+    const ValueId y = reshape(node_, outputs[0], shape, "joined_heads");
+    Outputs results = pointwise_result(node_, {y}, node_.dtype(kQuery), copy);
+    results.push_back(
+        pointwise_result(node_, {outputs[1]}, state_dtype, copy, "present_state", 1)[0]);
+    return results;
   }
 
   Node& node_;
   SizeTable& sizes_;
   Size batch_ = 0, length_ = 0;
-  int64_t heads_ = 1;
-  double scale_ = 1;
-  bool decays_ = false, corrects_ = false, v_major_ = false;
-  std::vector<ValueId> sequences_;  // [B,T,H,...] each
-
- private:
-  Position position(ValueId state, const std::vector<ValueId>& elements) const {
-    Position at{
-        .state = state, .q = elements[0], .k = elements[1], .v = elements[2], .v_major = v_major_};
-    size_t next = 3;
-    if (decays_) at.decay = elements[next++];
-    if (corrects_) at.beta = elements[next];
-    return at;
-  }
-
-  // The last state, and y for all positions: [B,T,H,G,V], or [B,H,G,V] of a single one.
-  StepResult recur(ValueId state) {
-    Graph& graph = node_.graph();
-    if (length_ == Size(1)) {
-      std::vector<ValueId> elements;
-      for (size_t i = 0; i < sequences_.size(); ++i) {
-        const Shape shape = type_of(graph, sequences_[i]).shape;
-        elements.push_back(reshape(node_, sequences_[i], {shape[0], shape[2], shape[3], shape[4]},
-                                   fmt::format("only{}", i)));
-      }
-      return step(graph, node_.name() + "/step", position(state, elements), scale_);
-    }
-    Graph body = graph.make_body();
-    body.name = node_.name() + "/body";
-    const ValueId carried = body.add_input(body.name + "/state", type_of(graph, state));
-    std::vector<ValueId> elements, inputs = {state};
-    for (const ValueId sequence : sequences_) {
-      Type type = type_of(graph, sequence);
-      type.shape = {type.shape[0], type.shape[2], type.shape[3], type.shape[4]};
-      elements.push_back(body.add_input(body.name + "/at", type));
-      inputs.push_back(sequence);
-    }
-    const StepResult stepped = step(body, body.name, position(carried, elements), scale_);
-    body.mark_output(stepped.state, body.name + "/next_state");
-    body.mark_output(stepped.y, body.name + "/element");
-    const std::vector<int64_t> axes(sequences_.size(), 1), forward(sequences_.size(), 0);
-    const Scan scan{.body = static_cast<int64_t>(graph.bodies().size()),
-                    .carried = 1,
-                    .axes = axes,
-                    .reverse = forward,
-                    .output_axes = {1},
-                    .output_reverse = {0}};
-    graph.add_body(std::move(body));
-    const std::vector<ValueId> outputs = node_.layers(scan, inputs, "scan");
-    return {outputs[0], outputs[1]};
-  }
+  int64_t heads_ = 1;  // of the state
+  bool decays_ = false, corrects_ = false;
+  LinearAttention op_;
+  ValueId queries_ = ValueId::kNone, keys_ = ValueId::kNone, values_ = ValueId::kNone;
+  ValueId decay_ = ValueId::kNone, beta_ = ValueId::kNone;
 };
 
-class LinearAttention : Recurrence {
+class LinearAttentionImporter : LinearAttentionNode {
  public:
-  explicit LinearAttention(Node& node) : Recurrence(node) {}
+  explicit LinearAttentionImporter(Node& node) : LinearAttentionNode(node) {}
 
   Outputs import() {
     constexpr int kPast = 3;
@@ -264,17 +171,16 @@ class LinearAttention : Recurrence {
     batch_ = node_.shape(kQuery)[0], length_ = node_.shape(kQuery)[1];
     const Size k_width = per_head(node_.shape(kQuery)[2], q_heads);
     const Size v_width = per_head(node_.shape(kValue)[2], heads_);
-    scale_ = scale_for(k_width);
+    op_.scale = scale_for(k_width);
 
-    sequences_.push_back(by_head(node_.input(kQuery), q_heads, k_width, "queries"));
-    sequences_.push_back(by_head(node_.input(kKey), key_heads(k_width), k_width, "keys"));
-    sequences_.push_back(by_head(node_.input(kValue), heads_, v_width, "values"));
-    if (decays_) sequences_.push_back(decay(k_width));
-    if (corrects_) sequences_.push_back(beta());
+    queries_ = by_position(node_.input(kQuery), {q_heads, k_width}, "queries");
+    keys_ = by_position(node_.input(kKey), {key_heads(k_width), k_width}, "keys");
+    values_ = by_position(node_.input(kValue), {heads_, v_width}, "values");
+    if (decays_) decay_ = decay(k_width);
+    if (corrects_) beta_ = beta();
     const DataType state_dtype = node_.dtype(node_.has_input(kPast) ? kPast : kQuery, kFloats);
-    const ValueId state = first_state(kPast, {batch_, heads_, k_width, v_width});
     const Size width = sizes_.mul(std::max(q_heads, heads_), v_width);
-    return results(state, {batch_, length_, width}, state_dtype);
+    return results(kPast, {batch_, length_, width}, state_dtype);
   }
 
  private:
@@ -297,20 +203,20 @@ class LinearAttention : Recurrence {
   ValueId decay(Size k_width) {
     if (node_.rank(kDecay) != 3) node_.invalid("the decay must have 3 axes");
     const bool per_head = node_.shape(kDecay)[2] == Size(heads_) && k_width != Size(1);
-    return by_position(node_.input(kDecay), {heads_, per_head ? Size(1) : k_width, 1}, "decay");
+    return by_position(node_.input(kDecay), {heads_, per_head ? Size(1) : k_width}, "decay");
   }
 
   ValueId beta() {
     if (node_.rank(kBeta) != 3) node_.invalid("beta must have 3 axes");
-    return by_position(node_.input(kBeta), {node_.shape(kBeta)[2], 1, 1}, "beta");
+    return by_position(node_.input(kBeta), {node_.shape(kBeta)[2]}, "beta");
   }
 };
 
 // query, key and value[B,T,heads,width] or [B * T,heads,width], or packed in one [B,T,elements] or
 // [B * T,elements]; a state[B,heads,width of values,width of keys].
-class GatedDeltaNet : Recurrence {
+class GatedDeltaNet : LinearAttentionNode {
  public:
-  explicit GatedDeltaNet(Node& node) : Recurrence(node) { v_major_ = true; }
+  explicit GatedDeltaNet(Node& node) : LinearAttentionNode(node) { op_.transposed = true; }
 
   Outputs import() {
     node_.expect_inputs(1, 11);
@@ -323,15 +229,14 @@ class GatedDeltaNet : Recurrence {
     for (const int input : {kState, kRate, kBias})
       if (node_.has_input(input)) node_.dtype(input, {kWorking});
     const std::vector<Size> widths = split();
-    scale_ = scale_for(widths[0]);
-    const std::vector<Size> state_shape = {batch_, heads_, widths[1], widths[0]};
+    op_.scale = scale_for(widths[0]);
     if (node_.has_input(kState) &&
-        shapes_differ(node_.shape(kState), Shape(std::span(state_shape))))
+        shapes_differ(node_.shape(kState), Shape{batch_, heads_, widths[1], widths[0]}))
       node_.invalid("initial_state is not [batch, heads, width of values, width of keys]");
     activate(widths[0]);
     std::vector<Size> shape(node_.shape(kQuery).begin(), node_.shape(kQuery).begin() + token_axes_);
     shape.insert(shape.end(), {Size(heads_), widths[1]});
-    return results(first_state(kState, state_shape), shape, kWorking);
+    return results(kState, shape, kWorking);
   }
 
  private:
@@ -369,18 +274,18 @@ class GatedDeltaNet : Recurrence {
       node_.invalid(fmt::format("{} heads of queries for {}", q_heads, heads_));
     const bool is_unit = node_.flag("qk_l2_norm", false);
     Size start = 0;
-    const auto add = [&](int input, int64_t count, Size width, const char* name) {
+    const auto part = [&](int input, int64_t count, Size width, const char* name) {
       const Size end = sizes_.add(start, sizes_.mul(width, count));
       ValueId x = is_packed ? slice_of(node_, node_.input(kQuery), last, start, end,
                                        std::string(name) + "/packed")
                             : node_.input(input);
       start = end;
       if (is_unit && input != kValue) x = unit(x, count, width, name);
-      sequences_.push_back(by_head(x, count, width, name));
+      return by_position(x, {count, width}, name);
     };
-    add(kQuery, q_heads, k_width, "queries");
-    add(kKey, q_heads, k_width, "keys");
-    add(kValue, heads_, v_width, "values");
+    queries_ = part(kQuery, q_heads, k_width, "queries");
+    keys_ = part(kKey, q_heads, k_width, "keys");
+    values_ = part(kValue, heads_, v_width, "values");
     if (is_packed && shapes_differ(Shape{q[last]}, Shape{start}))
       node_.invalid("the packed elements are no queries, keys and values for initial_state");
     return {k_width, v_width};
@@ -398,7 +303,7 @@ class GatedDeltaNet : Recurrence {
                      [&](Expressions in) { return in[0] / std::sqrt(count); });
   }
 
-  // The decay[B,T,heads,1,1 or width of keys] and beta[B,T,heads,1,1].
+  // The decay[B,T,heads,1 or width of keys] and beta[B,T,heads].
   void activate(Size k_width) {
     const int gate =
         node_.choice("gate_activation", {"none", "softplus", "qwen", "sigmoid", "kda"});
@@ -414,35 +319,33 @@ class GatedDeltaNet : Recurrence {
         node_.invalid(fmt::format("input {} of {} axes", input, node_.rank(input)));
     if (decays_) {
       const Size width = node_.rank(kDecay) == token_axes_ + 1 ? Size(1) : k_width;
-      ValueId decay = by_position(node_.input(kDecay), {heads_, 1, width}, "decay");
+      decay_ = by_position(node_.input(kDecay), {heads_, width}, "decay");
       if (is_raw) {
         const bool is_by_head = node_.rank(kBias) == 1 && node_.shape(kBias)[0] == Size(heads_);
-        const ValueId rate = reshape(node_, node_.input(kRate), {heads_, 1, 1}, "a_log"),
+        const ValueId rate = reshape(node_, node_.input(kRate), {heads_, 1}, "a_log"),
                       bias = reshape(node_, node_.input(kBias),
-                                     {heads_, 1, is_by_head ? Size(1) : width}, "dt_bias");
-        decay = pointwise(node_, "log_decay", {decay, rate, bias}, kWorking, [&](Expressions in) {
+                                     {heads_, is_by_head ? Size(1) : width}, "dt_bias");
+        decay_ = pointwise(node_, "log_decay", {decay_, rate, bias}, kWorking, [&](Expressions in) {
           const Expression factor = in[1].apply(Opcode::kExp), sum = in[0] + in[2];
           if (gate < 3) return -(factor * softplus(sum));
           return (factor * sum).apply(Opcode::kSigmoid) * bound;
         });
       }
-      sequences_.push_back(decay);
     }
     if (!corrects_) return;
-    ValueId beta = by_position(node_.input(kBeta), {heads_, 1, 1}, "beta");
+    beta_ = by_position(node_.input(kBeta), {heads_}, "beta");
     if (is_open)
-      beta = pointwise(node_, "open_beta", {beta}, kWorking,
-                       [](Expressions in) { return in[0].apply(Opcode::kSigmoid); });
-    sequences_.push_back(beta);
+      beta_ = pointwise(node_, "open_beta", {beta_}, kWorking,
+                        [](Expressions in) { return in[0].apply(Opcode::kSigmoid); });
   }
 
   int token_axes_ = 2;
 };
 
-Outputs import_linear_attention(Node& node) { return LinearAttention(node).import(); }
+Outputs import_linear_attention(Node& node) { return LinearAttentionImporter(node).import(); }
 Outputs import_fused_linear_attention(Node& node) {
   expect_default(node, "state_window", 0);
-  return LinearAttention(node).import();
+  return LinearAttentionImporter(node).import();
 }
 
 Outputs import_gated_delta_net(Node& node) { return GatedDeltaNet(node).import(); }

@@ -312,6 +312,10 @@ class NeedFinder {
       decide(node, x, "selects by");
     } else if (std::holds_alternative<DecisionTrees>(layer.op)) {
       limit(node, x, 0, "makes an index of comparisons of");
+    } else if (std::holds_alternative<LinearAttention>(layer.op)) {
+      constexpr size_t kDecay = 4;
+      if (here.operands.size() > kDecay)
+        limit(node, here.operands[kDecay], kExponentError, "takes the exponential of");
     } else if (std::holds_alternative<NonMaxSuppression>(layer.op)) {
       decide(node, x, "selects by");
       decide(node, here.operands[1], "selects by");

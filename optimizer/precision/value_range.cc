@@ -295,6 +295,9 @@ class FactFinder {
         facts.range = symmetric_range(1);
       facts.is_of_product = facts.is_feature = true;
       facts.expected = kOrdinary;
+    } else if (std::holds_alternative<LinearAttention>(layer.op)) {
+      facts.is_of_product = facts.is_feature = true;
+      facts.expected = kOrdinary;
     } else if (std::holds_alternative<Range>(layer.op)) {
       facts.range.is_integer = x.is_integer && operand(node, 2).range.is_integer;
       facts.is_of_integers = true;

@@ -1,4 +1,4 @@
-// The shape rules of Recurrent, ReverseSequence and DecisionTrees.
+// The shape rules of Recurrent, LinearAttention, ReverseSequence and DecisionTrees.
 #include "anneal/tests/graph/infer_case.h"
 
 namespace anneal {
@@ -50,6 +50,29 @@ TEST(InferRecurrent, Refusals) {
       {"Recurrent betas=[1]", {x, w, r}, "error: 1 betas for 3 activations"},
       {"Recurrent clip=-1", {x, w, r}, "error: a clip of -1"},
       {"Recurrent clip=nan", {x, w, r}, "error: a clip of nan"},
+  });
+}
+
+TEST(InferLinearAttention, ShapesAndRefusals) {
+  const std::string q = "f32[2,T,4,8]", k = "f32[2,T,1,8]", v = "f32[2,T,2,5]";
+  check_cases({
+      {"LinearAttention", {q, k, v}, "f32[2,T,4,5]; f32[2,2,8,5]"},
+      {"LinearAttention transposed=true",
+       {"f32[B,1,1,8]", "f32[B,1,2,8]", "f32[B,1,2,5]", "f32[B,2,5,8]", "f32[B,1,2,8]",
+        "f32[B,1,1]"},
+       "f32[B,1,2,5]; f32[B,2,5,8]"},
+      {"LinearAttention",
+       {q, k, v, "_", "f32[2,T,2,1]", "f32[2,T,2]"},
+       "f32[2,T,4,5]; f32[2,2,8,5]"},
+      {"LinearAttention", {"f32[2,T,8]", k, v}, "error: queries [2,T,8], keys"},
+      {"LinearAttention", {q, k, "f16[2,T,2,5]"}, "error: input 2 is f16, not f32"},
+      {"LinearAttention", {"f32[2,T,N,8]", k, v}, "error: numbers of heads known only"},
+      {"LinearAttention", {"f32[2,T,3,8]", k, v}, "error: 3 heads of queries and 1 of keys for 2"},
+      {"LinearAttention", {q, "f32[2,T,4,8]", v}, "error: 4 of keys for 2"},
+      {"LinearAttention", {q, "f32[2,T,1,7]", v}, "error: input 1 (keys)"},
+      {"LinearAttention", {q, k, v, "f32[2,2,5,8]"}, "error: input 3 (state)"},
+      {"LinearAttention", {q, k, v, "_", "f32[2,T,2,5]"}, "error: input 4 (decay)"},
+      {"LinearAttention", {q, k, v, "_", "_", "f32[2,T,4]"}, "error: input 5 (beta)"},
   });
 }
 

@@ -57,6 +57,33 @@ OpCase variant(const std::string& name, Recurrent op, const Sizes& sizes,
   return {name, op, inputs(op, sizes, with, lengths, dtype)};
 }
 
+struct LinearSizes {
+  int64_t batch, length;
+  int64_t queries, keys, heads;  // of queries, of keys and of the state
+  int64_t k_width, v_width;
+};
+
+// q, k, v, state, decay and beta. The last three are there if `with` has "s", "d" and "b"; with "r"
+// the decay is one for each row of the state, with "1" beta is one for all heads.
+OpCase linear(const std::string& name, const LinearSizes& s, const std::string& with,
+              bool transposed = false) {
+  const auto has = [&](char c) { return with.find(c) != std::string::npos; };
+  const auto numbers = [](std::initializer_list<int64_t> dims, const char* range) {
+    return "f32" + list(dims) + "=" + range;
+  };
+  const int64_t rows = transposed ? s.v_width : s.k_width;
+  const int64_t columns = transposed ? s.k_width : s.v_width;
+  std::vector<std::string> inputs = {
+      numbers({s.batch, s.length, s.queries, s.k_width}, "-1..1"),
+      numbers({s.batch, s.length, s.keys, s.k_width}, "-0.3..0.3"),
+      numbers({s.batch, s.length, s.heads, s.v_width}, "-1..1"),
+      has('s') ? numbers({s.batch, s.heads, rows, columns}, "-1..1") : "-",
+      has('d') ? numbers({s.batch, s.length, s.heads, has('r') ? s.k_width : 1}, "-2..0") : "-",
+      has('b') ? numbers({s.batch, s.length, has('1') ? 1 : s.heads}, "0..1") : "-"};
+  while (inputs.back() == "-") inputs.pop_back();
+  return {name, LinearAttention{.scale = 0.5F, .transposed = transposed}, std::move(inputs)};
+}
+
 }  // namespace
 
 std::vector<OpCase> recurrent_op_cases() {
@@ -126,6 +153,17 @@ std::vector<OpCase> recurrent_op_cases() {
       variant("rnn_softsign", rnn(Activation::kSoftsign), {3, 2, 4, 7}),
       variant("rnn_softplus", rnn(Activation::kSoftplus), {3, 2, 4, 7}),
       variant("rnn_bf16", rnn(Activation::kTanh), {3, 2, 5, 7}, "bh", "-", "bf16"),
+      linear("linear_attention", {2, 9, 2, 2, 2, 16, 32}, "sdb"),
+      linear("linear_attention_only_adds", {1, 5, 1, 1, 1, 3, 5}, ""),
+      linear("linear_attention_by_row", {2, 7, 4, 2, 4, 37, 21}, "sdrb"),
+      linear("linear_attention_corrects", {1, 4, 1, 1, 3, 8, 70}, "b1"),
+      linear("linear_attention_decays", {3, 4, 2, 1, 2, 33, 7}, "d"),
+      linear("linear_attention_readers", {2, 3, 6, 1, 2, 20, 18}, "sdb"),
+      linear("linear_attention_transposed", {1, 6, 2, 2, 4, 18, 39}, "sdb", true),
+      linear("linear_attention_one_position", {1, 1, 2, 2, 2, 130, 64}, "sdb", true),
+      linear("linear_attention_large", {1, 17, 1, 1, 2, 128, 72}, "sdb"),
+      linear("linear_attention_no_positions", {2, 0, 2, 2, 2, 4, 3}, "sdb"),
+      linear("linear_attention_no_batch", {0, 3, 2, 2, 2, 4, 3}, "sdb"),
   };
 }
 

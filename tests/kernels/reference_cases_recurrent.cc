@@ -120,11 +120,31 @@ std::vector<ReferenceCase> gated_cases() {
   };
 }
 
+std::vector<ReferenceCase> linear_attention_cases() {
+  return {
+      {"linear_attention_corrects",
+       LinearAttention{.scale = 0.5F},
+       {"f32[1,2,1,2]={1,1,1,-1}", "f32[1,2,1,2]={1,0,0,1}", "f32[1,2,1,1]={3,6}",
+        "f32[1,1,2,1]={1,2}", "-", "f32[1,2,1]={0.5,1}"},
+       {"f32[1,2,1,1]={2,-2}", "f32[1,1,2,1]={2,6}"}},
+      {"linear_attention_decays_by_row",
+       LinearAttention{.transposed = true},
+       {"f32[1,1,1,2]={1,2}", "f32[1,1,1,2]={1,1}", "f32[1,1,1,1]={5}", "f32[1,1,1,2]={1,2}",
+        "f32[1,1,1,2]={0,-200}"},
+       {"f32[1,1,1,1]={16}", "f32[1,1,1,2]={6,5}"}},
+      {"linear_attention_two_readers_without_state",
+       LinearAttention{},
+       {"f32[1,1,2,1]={3,4}", "f32[1,1,1,1]={2}", "f32[1,1,1,2]={5,7}"},
+       {"f32[1,1,2,2]={30,42,40,56}", "f32[1,1,1,2]={10,14}"}},
+  };
+}
+
 }  // namespace
 
 std::vector<ReferenceCase> recurrent_reference_cases() {
   std::vector<ReferenceCase> cases = rnn_cases();
   for (ReferenceCase& each : gated_cases()) cases.push_back(std::move(each));
+  for (ReferenceCase& each : linear_attention_cases()) cases.push_back(std::move(each));
   return cases;
 }
 

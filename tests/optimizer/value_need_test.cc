@@ -144,6 +144,16 @@ TEST(ValueNeed, WhatTreesCompareIsExact) {
               HasSubstr("product p: layer \"leaves\" makes an index of comparisons of"));
 }
 
+TEST(ValueNeed, DecaysOfLinearAttentionAreExponents) {
+  EXPECT_THAT(needs_of(R"G(graph g(q: f32[1,3,2,4], v: f32[1,3,2,5], x: f32[1,3,2,8])
+  const w: f32[8,1] = {1, 2, 3, 4, 5, 6, 7, 8}
+  p = MatMul(x, w)
+  y, state = LinearAttention(q, q, v, _, p)
+  return y
+)G"),
+              HasSubstr("product p: layer \"y\" takes the exponential of"));
+}
+
 TEST(ValueNeed, MeansOfOthersAndOfFeaturesLoseNothing) {
   EXPECT_EQ(needs_of(R"G(graph g(x: f32[4,2])
   const w: f32[2,2] = {1, 2, 3, 4}

@@ -36,6 +36,7 @@ std::vector<bool> are_iterated(const Plan& plan) {
   };
   for (const Step& step : plan.steps) {
     if (std::holds_alternative<Recurrent>(step.op)) add(step, 0, 0);
+    if (std::holds_alternative<LinearAttention>(step.op)) add(step, 0, 1);
     if (const auto* scan = std::get_if<Scan>(&step.op))
       for (size_t i = 0; i < scan->axes.size(); ++i)
         add(step, static_cast<size_t>(scan->carried) + i, scan->axes[i]);

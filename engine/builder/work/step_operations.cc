@@ -61,6 +61,14 @@ class OpOperations {
     return {kTerm * size_at(input(0), 0) * size_at(input(0), 1) * (elements(1) + elements(2)), 0};
   }
 
+  StepOperations operator()(const LinearAttention&) const {
+    const Dims &q = input(0), &v = input(2);
+    const double updates = elements(2) * size_at(q, 3);  // of an element of a state
+    const double heads = std::max(1.0, size_at(q, 2) / std::max(size_at(v, 2), 1.0));
+    const double products = heads + (elements(5) > 0 ? 2 : 1);
+    return {kTerm * updates * products, elements(4) > 0 ? updates : 0};
+  }
+
   StepOperations operator()(const Pointwise& op) const {
     return {0, outputs_.empty() ? 0 : elements_of(outputs_[0]) * operations_in(op.program)};
   }

@@ -26,7 +26,8 @@ namespace {
 
 StepRole role_of(const Op& op) {
   const OpTraits& traits = traits_of(op);
-  if (traits.half == HalfRole::kProduct || std::holds_alternative<Recurrent>(op))
+  if (traits.half == HalfRole::kProduct || std::holds_alternative<Recurrent>(op) ||
+      std::holds_alternative<LinearAttention>(op))
     return StepRole::kProduct;
   if (std::holds_alternative<Pointwise>(op) || std::holds_alternative<Quantize>(op) ||
       std::holds_alternative<Dequantize>(op))

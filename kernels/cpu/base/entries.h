@@ -34,6 +34,7 @@
   X(topk)                           \
   X(decision_trees)                 \
   X(recurrent)                      \
+  X(linear_attention)               \
   X(tiled_quantize)
 
 // References: readable, and right for every type, stride and epilogue that infer() accepts.

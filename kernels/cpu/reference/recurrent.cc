@@ -1,4 +1,5 @@
-// LSTM, GRU and RNN: one sequence after the other, step by step. States stay in f64 between steps.
+// LSTM, GRU, RNN and LinearAttention: one sequence after the other, step by step. States stay in
+// f64 between steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -201,8 +202,99 @@ size_t recurrent_scratch(const Recurrent& op, std::span<const TensorView>,
          sizeof(double);
 }
 
+// One head of one sequence of LinearAttention.
+class LinearHead {
+ public:
+  LinearHead(const LinearAttention& op, const ReferenceArgs& args, int64_t batch, int64_t head,
+             double* state)
+      : op_(op), args_(args), batch_(batch), head_(head), state_(state) {}
+
+  void run() {
+    for_state([&](double& s, const Dims& at) { s = args_.has(kState) ? number(kState, at) : 0; });
+    for (int64_t t = 0; t < args_.inputs[kV].dims[1]; ++t) {
+      if (args_.has(kDecay)) decay(t);
+      for (int64_t j = 0; j < v_width(); ++j) write(t, j);
+      read(t);
+    }
+    const TensorView& to = args_.results[1];
+    for_state([&](double& s, const Dims& at) {
+      to.as<float>()[dot(at, to.strides)] = static_cast<float>(s);
+    });
+  }
+
+ private:
+  enum Input { kQ, kK, kV, kState, kDecay, kBeta };
+
+  int64_t k_width() const { return args_.inputs[kK].dims[3]; }
+  int64_t v_width() const { return args_.inputs[kV].dims[3]; }
+  double& state(int64_t i, int64_t j) { return state_[i * v_width() + j]; }
+  double number(Input input, const Dims& at) const {
+    return args_.inputs[input].as<const float>()[dot(at, args_.inputs[input].strides)];
+  }
+  // The head of an input that has fewer: consecutive ones share it.
+  int64_t shared(Input input) const {
+    return head_ / (args_.inputs[kV].dims[2] / args_.inputs[input].dims[2]);
+  }
+  void for_state(auto&& visit) {
+    for (int64_t i = 0; i < k_width(); ++i)
+      for (int64_t j = 0; j < v_width(); ++j)
+        visit(state(i, j), op_.transposed ? Dims{batch_, head_, j, i} : Dims{batch_, head_, i, j});
+  }
+  void decay(int64_t t) {
+    const bool is_by_row = args_.inputs[kDecay].dims[3] > 1;
+    for (int64_t i = 0; i < k_width(); ++i) {
+      const double factor = std::exp(number(kDecay, {batch_, t, head_, is_by_row ? i : 0}));
+      for (int64_t j = 0; j < v_width(); ++j) state(i, j) *= factor;
+    }
+  }
+  void write(int64_t t, int64_t j) {
+    double v = number(kV, {batch_, t, head_, j});
+    const auto key = [&](int64_t i) { return number(kK, {batch_, t, shared(kK), i}); };
+    if (args_.has(kBeta)) {
+      const bool is_by_head = args_.inputs[kBeta].dims[2] > 1;
+      for (int64_t i = 0; i < k_width(); ++i) v -= key(i) * state(i, j);
+      v *= number(kBeta, {batch_, t, is_by_head ? head_ : 0});
+    }
+    for (int64_t i = 0; i < k_width(); ++i) state(i, j) += key(i) * v;
+  }
+  void read(int64_t t) {
+    const TensorView& y = args_.results[0];
+    const int64_t heads = args_.inputs[kV].dims[2], queries = args_.inputs[kQ].dims[2];
+    const int64_t readers = std::max<int64_t>(queries / heads, 1);
+    for (int64_t head = head_ * readers; head < (head_ + 1) * readers; ++head)
+      for (int64_t j = 0; j < v_width(); ++j) {
+        double sum = 0;
+        for (int64_t i = 0; i < k_width(); ++i)
+          sum += state(i, j) * number(kQ, {batch_, t, queries < heads ? shared(kQ) : head, i});
+        y.as<float>()[dot({batch_, t, head, j}, y.strides)] =
+            static_cast<float>(sum * double{op_.scale});
+      }
+  }
+
+  const LinearAttention& op_;
+  const ReferenceArgs& args_;
+  int64_t batch_, head_;
+  double* state_;
+};
+
+void linear_attention(const LinearAttention& op, const ReferenceArgs& args) {
+  const Dims& state = args.results[1].dims;
+  args.team.for_ranges(state[0] * state[1], 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      LinearHead(op, args, i / state[1], i % state[1],
+                 reinterpret_cast<double*>(args.scratch) + i * state[2] * state[3])
+          .run();
+  });
+}
+
+size_t linear_attention_scratch(std::span<const TensorView>, std::span<const TensorView> results) {
+  return static_cast<size_t>(count(results[1].dims)) * sizeof(double);
+}
+
 constexpr KernelEntry kRecurrentEntries[] = {
     reference<Recurrent, recurrent, recurrent_scratch>("cpu.recurrent.reference"),
+    reference<LinearAttention, linear_attention, linear_attention_scratch>(
+        "cpu.linear_attention.reference"),
 };
 
 }  // namespace

@@ -17,6 +17,7 @@
   X(pointwise)                  \
   X(quantize)                   \
   X(recurrent)                  \
+  X(linear_attention)           \
   X(reduce)                     \
   X(cumulative)                 \
   X(topk)                       \

@@ -134,6 +134,18 @@ graph net(x: f32[10,2,16])
   EXPECT_EQ(step_with(plan, StepRole::kProduct).products, 2.0 * 10 * 2 * 32 * (16 + 32));
 }
 
+TEST(PlanWork, LinearAttentionMultipliesTheStateOnceForEachProduct) {
+  const RooflinePlan plan = work_of(R"txt(
+graph net(q: f32[2,10,4,16], k: f32[2,10,2,16], v: f32[2,10,2,8], beta: f32[2,10,2])
+  y, state = LinearAttention(q, k, v, _, _, beta)
+  return y
+)txt",
+                                    {random_f32({2, 10, 4, 16}, 1), random_f32({2, 10, 2, 16}, 2),
+                                     random_f32({2, 10, 2, 8}, 3), random_f32({2, 10, 2}, 4)});
+  // What is recalled, what is written, and two readers.
+  EXPECT_EQ(step_with(plan, StepRole::kProduct).products, 2.0 * 2 * 10 * 2 * 16 * 8 * (1 + 1 + 2));
+}
+
 TEST(PlanWork, StepsOfBodiesFollowAndRunOften) {
   const std::string_view text = R"txt(
 graph repeats(x: f32[8,8])

@@ -1,5 +1,6 @@
 // State that a run updates in place: an output that is the memory of an input, and scatters that
 // write over their data.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -139,6 +140,40 @@ graph moved(past: f32[P,8])
   context.set_input("past", view);
   context.set_output("present", view);
   EXPECT_THROW(context.run(), Error);
+}
+
+TEST(State, OfLinearAttentionIsUpdatedInPlace) {
+  for (const int64_t length : {1, 7}) {
+    for (const bool transposed : {false, true}) {
+      const Dims shape = transposed ? Dims{2, 2, 40, 24} : Dims{2, 2, 24, 40};
+      const std::string text =
+          fmt::format(R"txt(
+graph linear(q: f32[2,{0},2,24], v: f32[2,{0},2,40], past: f32[{1}], decay: f32[2,{0},2,1], beta: f32[2,{0},2])
+  y, present = LinearAttention(q, q, v, past, decay, beta) scale=0.1 transposed={2}
+  return y, present
+)txt",
+                      length, transposed ? "2,2,40,24" : "2,2,24,40", transposed);
+      SCOPED_TRACE(text);
+      const EngineFile file = build_text(text);
+      EXPECT_EQ(file.plans[0].updated_ports, (std::vector<PortPair>{{2, 1}}));
+      const auto engine = engine_of(file);
+      ExecutionContext updated(engine), copied(engine);
+      const std::vector<Tensor> inputs = {
+          random_f32({2, length, 2, 24}, 1), random_f32({2, length, 2, 40}, 2),
+          random_f32(shape, 3), random_f32({2, length, 2, 1}, 4), random_f32({2, length, 2}, 5)};
+      const auto wanted = run(copied, *engine, inputs);
+      std::vector<float> state = elements(inputs[2].view());
+      const TensorView view =
+          row_major_view(DataType::kF32, shape, reinterpret_cast<std::byte*>(state.data()));
+      const char* const names[] = {"q", "v", "past", "decay", "beta"};
+      for (size_t i = 0; i < inputs.size(); ++i)
+        updated.set_input(names[i], i == 2 ? view : inputs[i].view());
+      updated.set_output("present", view);
+      updated.run();
+      EXPECT_EQ(state, wanted.at("present"));
+      EXPECT_EQ(elements(updated.output("y")), wanted.at("y"));
+    }
+  }
 }
 
 std::vector<PortPair> updated_by(std::string_view text) {
