@@ -119,6 +119,20 @@ struct Weights4Dot : Weights8Dot<has_zeros> {
   using typename F32Dot::Vector;
   static constexpr int kRows = std::min(F32Dot::kRows, most_converting_rows(GemmKind::kWeights4));
   static constexpr int kColumnBits = 4;
+#if HWY_TARGET == HWY_AVX3
+  // The number of each code: the permutation reads the low 4 bits of an index.
+  static HWY_INLINE Vector numbers_of(__m512i codes) {
+    return Vector{_mm512_permutexvar_ps(
+        codes, _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1))};
+  }
+  static HWY_INLINE __m512i load_bytes(const std::byte* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static HWY_INLINE Vector load_low(const std::byte* p) { return numbers_of(load_bytes(p)); }
+  static HWY_INLINE Vector load_high(const std::byte* p) {
+    return numbers_of(_mm512_srli_epi32(load_bytes(p), 4));
+  }
+#else
   static HWY_INLINE auto load_bytes(const std::byte* p) {
     const hn::Rebind<int8_t, D> bytes;
     const hn::Rebind<int32_t, D> integers;
@@ -130,6 +144,7 @@ struct Weights4Dot : Weights8Dot<has_zeros> {
   static HWY_INLINE Vector load_high(const std::byte* p) {
     return hn::ConvertTo(D(), hn::ShiftRight<4>(load_bytes(p)));
   }
+#endif
 };
 
 // Weights of f16 or bf16 (Half) become f32.
