@@ -11,7 +11,7 @@ from decoder import State, UnknownModel, as_floats, input_of, part_of, role_of
 
 
 class EncoderDecoder:
-    """Feeds tokens to the decoder of a text-to-text or speech model and keeps its caches. Batch 1.
+    """Feeds tokens to the decoder of a text-to-text or speech model and keeps its caches: of one text, or of several that begin alike.
 
     `decoders` are one that also takes caches (optimum's decoder_model_merged, onnxruntime-genai's decoder), or one that reads
     the first tokens and one that continues with caches (decoder_model, decoder_with_past_model). A decoder without
@@ -56,7 +56,7 @@ class EncoderDecoder:
 
     def reset(self) -> None:
         """Forgets the tokens of the decoder, and keeps what the encoder read."""
-        self.tokens: list[int] = []
+        self._texts: list[list[int]] = [[]]
         self._caches = dict(self._keep)
 
     @property
@@ -70,8 +70,17 @@ class EncoderDecoder:
 
     def feed(self, tokens: list[int]) -> numpy.ndarray:
         """Appends the tokens and returns the logits of the token that follows, f32[vocabulary]."""
-        before = len(self.tokens) if self._has_caches else 0
-        self.tokens += tokens
+        return self.feed_texts([tokens], [0])[0]
+
+    def feed_texts(self, tokens: list[list[int]], origins: list[int]) -> numpy.ndarray:
+        """Text i is from now on text origins[i] of the call before with tokens[i] behind it, as many for each. Returns the logits of
+        the tokens that follow, f32[texts, vocabulary]. More than one text needs a decoder with an open batch."""
+        before = len(self._texts[0]) if self._has_caches else 0
+        if origins != list(range(len(self._texts))):
+            is_other_count = len(origins) != len(self._texts)  # rows of cross-attention are the same for all texts
+            self._caches = {part: array[origins] if is_other_count or "cross" not in part else array
+                            for part, array in self._caches.items()}
+        self._texts = [self._texts[origin] + more for origin, more in zip(origins, tokens)]
         number = len(self._engines) - 1 if before else 0
         inputs = {info.name: self._input(info, self._roles[number].get(info.name), before) for info in self._engines[number].inputs}
         outputs = self._sessions[number].run(inputs)
@@ -81,18 +90,20 @@ class EncoderDecoder:
             # A merged decoder gives empty tensors for the constant caches after the first run.
             if self._has_caches and is_cache(name) and (not before or "cross" not in part):
                 self._caches[part] = array
-        return as_floats(logits.reshape(-1, logits.shape[-1])[-1])
+        return as_floats(logits.reshape(len(self._texts), -1, logits.shape[-1])[:, -1])
 
     def _input(self, info: Any, role: str | None, before: int) -> numpy.ndarray:
+        count = len(self._texts)
         if role == "encoder's output":
-            return self._encoded
+            return numpy.repeat(self._encoded, count, axis=0)
         if role == "encoder's mask":
-            return numpy.ones((1, self._source_rows), info.dtype)
+            return numpy.ones((count, self._source_rows), info.dtype)
         if role is not None:
-            return input_of(info, role, self.tokens[before:], before)
+            arrays = [input_of(info, role, text[before:], before) for text in self._texts]
+            return numpy.concatenate(arrays) if len(info.shape) == 2 else arrays[0]
         part = part_of(info.name)
         if part not in self._caches:
-            return State(info, info, row_axis=2).zeros(self._source_rows if "cross" in part else 0)
+            return numpy.repeat(State(info, info, row_axis=2).zeros(self._source_rows if "cross" in part else 0), count, axis=0)
         return self._caches[part]
 
 

@@ -16,10 +16,11 @@ import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterable, Iterator
 
 import anneal
 
+from beams import BeamSearch
 from chat import Chat
 from decoder import Decoder, UnknownModel
 from encoder_decoder import EncoderDecoder
@@ -108,13 +109,22 @@ class Program:
             print(flush=True)
         return model
 
+    def decoded(self, model: EncoderDecoder, start: list[int], forced: int = 0) -> Iterable[int]:
+        """The tokens behind `start`, the last `forced` of which belong to the text."""
+        limit, excluded = self.limit(len(start)), excluded_tokens(self.settings)
+        if self.flags.beams == 1:
+            return generate(model, self.sampler, start, limit, self.ends, excluded)
+        penalty = self.flags.length_penalty if self.flags.length_penalty is not None else self.settings.get("length_penalty", 1.0)
+        search = BeamSearch(self.flags.beams, penalty, self.settings.get("early_stopping") is True)
+        return search(model, start, limit, self.ends, excluded, forced)
+
     def from_text(self, model: EncoderDecoder) -> None:
         prompt, start = self.text(), first_tokens(self.settings, self.files[0])
         self.check_length(len(prompt), self.most)
 
         def tokens() -> Iterator[int]:
             model.encode(prompt)
-            yield from generate(model, self.sampler, start, self.limit(len(start)), self.ends, excluded_tokens(self.settings))
+            yield from self.decoded(model, start, len(start) - 1)
 
         self.stream.print(tokens(), f"a prompt of {len(prompt)} tokens")
 
@@ -130,8 +140,7 @@ class Program:
 
         def tokens(chunk: Any) -> Iterator[int]:
             model.encode(features(chunk))
-            prompt = transcript_prompt(self.settings, start, self.flags.language, self.flags.task, logits_after)
-            yield from generate(model, self.sampler, prompt, self.limit(len(prompt)), self.ends, excluded_tokens(self.settings))
+            yield from self.decoded(model, transcript_prompt(self.settings, start, self.flags.language, self.flags.task, logits_after))
 
         for first in range(0, len(samples), features.chunk):
             chunk = samples[first:first + features.chunk]
@@ -172,6 +181,10 @@ def parse_flags() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="seed of the random draws (default: another one in each run)")
     parser.add_argument("--repetition-penalty", type=float, default=1.0,
                         help="above 1 makes tokens of the prompt and of the text so far less likely (default: 1)")
+    parser.add_argument("--beams", type=int, default=1,
+                        help="of a model with an encoder: write this number of texts side by side and print the most probable one (default: 1)")
+    parser.add_argument("--length-penalty", type=float,
+                        help="with --beams: above 0 prefers long texts, below 0 short ones (default: generation_config.json's, else 1)")
     parser.add_argument("--threads", type=int, default=0, help="maximum number of threads (default: one per core)")
     parser.add_argument("--device", default="auto", help="device for an engine file: auto, cpu, cuda (default: auto)")
     parser.add_argument("--precision", default="f32", help="precision that the build may use: f32, f16, bf16, best (default: f32)")
@@ -188,7 +201,13 @@ def main() -> int:
         raise Failure("--system is a message of a chat: add --chat")
     if flags.prompt is None and not flags.chat:
         raise Failure("a prompt is missing. Only a chat reads messages from standard input: add --chat")
+    if flags.beams < 1:
+        raise Failure("--beams must be at least 1")
+    if flags.beams > 1 and (flags.temperature or flags.repetition_penalty != 1):
+        raise Failure("--beams looks for the most probable text: leave out --temperature and --repetition-penalty")
     program = Program(flags)
+    if flags.beams > 1 and len(program.files) == 1:
+        raise Failure(f"{program.files[0]} has no encoder: leave out --beams")
     model: Decoder | EncoderDecoder
     if len(program.files) == 1:
         model = program.answer_lines() if flags.prompt is None else program.continue_text()

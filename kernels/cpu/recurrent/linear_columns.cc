@@ -133,6 +133,9 @@ HWY_INLINE void copy_columns(const float* from, float* to, int64_t count) {
     std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
 }
 
+// Takes the state through the positions, several at a time where that is possible, so that it is
+// read and written less often. Position i then reads the state before the first position, and adds
+// for each earlier position j the product of their vectors times what j adds to the state.
 class LinearRun {
  public:
   explicit LinearRun(const LinearColumns& columns) : columns_(columns), state_(columns.first) {}
@@ -144,7 +147,7 @@ class LinearRun {
         advance<kMostPositions>(t);
         t += kMostPositions;
       } else {
-        if (!columns_.decay_is_by_row) joined_factors_[0] = factor_ * decay(t);
+        if (!columns_.decay_is_by_row) factors_[0] = factor_ * decay(t);
         advance<1>(t);
         ++t;
       }
@@ -170,13 +173,13 @@ class LinearRun {
     if (columns_.decay_is_by_row || t + kMostPositions > columns_.positions) return false;
     float factor = factor_;
     for (int i = 0; i < kMostPositions; ++i) {
-      joined_factors_[i] = factor *= decay(t + i);
+      factors_[i] = factor *= decay(t + i);
       if (!(factor > kLeastFactor && factor < kMostFactor)) return false;
     }
     return true;
   }
 
-  // joined_factors_: of positions from t on.
+  // factors_: of positions from t on.
   template <int positions>
   void advance(int64_t t) {
     const int64_t rows = columns_.rows;
@@ -192,8 +195,8 @@ class LinearRun {
       weigh<positions>(state_, rows, weights, sums);
     };
     if (columns_.decay_is_by_row) fade(t);
-    // What the state is after a position, in units of what is in memory.
-    const auto unit = [&](int i) { return positions == 1 ? 1 : joined_factors_[i]; };
+    // The state after a position, in units of what will be in memory.
+    const auto unit = [&](int i) { return positions == 1 ? 1 : factors_[i]; };
     if (columns_.beta.data != nullptr) weigh_by(keys);
     for (int i = 0; i < positions; ++i) {
       std::fill(added[i] + columns_.columns, added[i] + kStateColumns, 0.0F);
@@ -201,7 +204,7 @@ class LinearRun {
       float factor = 1;
       if (columns_.beta.data != nullptr) {
         factor = *at(columns_.beta, t + i);
-        add_scaled(-joined_factors_[i], sums[i], added[i]);
+        add_scaled(-factors_[i], sums[i], added[i]);
         for (int j = 0; j < i; ++j)
           add_scaled(-unit(i) * product(keys[i], keys[j], rows), added[j], added[i]);
       }
@@ -211,7 +214,7 @@ class LinearRun {
     for (int64_t reader = 0; reader < columns_.readers; ++reader) {
       weigh_by(queries);
       for (int i = 0; i < positions; ++i) {
-        scale(joined_factors_[i], sums[i], sums[i]);
+        scale(factors_[i], sums[i], sums[i]);
         for (int j = 0; j <= i; ++j)
           add_scaled(unit(i) * product(queries[i], keys[j], rows), added[j], sums[i]);
         scale(columns_.scale, sums[i], sums[i]);
@@ -221,8 +224,8 @@ class LinearRun {
       y += columns_.y_reader_step;
     }
     const StateRows to = t + positions == columns_.positions ? columns_.last : columns_.between;
-    const PositionRows factors = columns_.decay_is_by_row ? PositionRows{columns_.scratch, 1}
-                                                          : PositionRows{joined_factors_, 0};
+    const PositionRows factors =
+        columns_.decay_is_by_row ? PositionRows{columns_.scratch, 1} : PositionRows{factors_, 0};
     update<positions>(state_, to, rows, keys, factors, added);
     state_ = to;
     factor_ = unit(positions - 1);
@@ -247,9 +250,9 @@ class LinearRun {
   }
 
   const LinearColumns& columns_;
-  StateRows state_;                             // before the next position
-  float factor_ = 1;                            // the state is this times what is in memory
-  float joined_factors_[kMostPositions] = {1};  // the same at the next positions
+  StateRows state_;                      // before the next position
+  float factor_ = 1;                     // the state is this times what is in memory
+  float factors_[kMostPositions] = {1};  // the same after the decays of the next positions
 };
 
 }  // namespace
