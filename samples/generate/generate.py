@@ -27,22 +27,26 @@ from encoder_decoder import EncoderDecoder
 from model_files import Failure, beside, load, model_files, note, settings_of
 from sampling import Sampler
 from speech import LogMel, read_wav, transcript_prompt
+from timestamps import SECONDS, Segments, Timestamps
 from tokens import Stream, Tokenizer, end_tokens, excluded_tokens, first_tokens
 
 
 def generate(model: Decoder | EncoderDecoder, sampler: Sampler, prompt: list[int], limit: int, ends: set[int],
-             excluded: tuple[list[int], list[int]] = ([], [])) -> Iterator[int]:
+             excluded: tuple[list[int], list[int]] = ([], []), timestamps: Timestamps | None = None) -> Iterator[int]:
     """Yields tokens until one of `ends`, which is not among them, or until there are `limit`. `excluded` has tokens that are not
     taken at any place, and more of them that are not taken first. A Decoder does not read again what it has read of the prompt."""
-    never, before = excluded[0] + excluded[1], set(prompt)
+    never, before, written = excluded[0] + excluded[1], set(prompt), list[int]()
     read = model.unread(prompt) if isinstance(model, Decoder) else prompt
     for _ in range(limit):
         logits = model.feed(read)
         logits[never] = -float("inf")
+        if timestamps:
+            timestamps.exclude(logits, written)
         token = sampler(logits, before)
         if token in ends:
             return
         yield token
+        written.append(token)
         read, never = [token], excluded[0]
         before.add(token)
 
@@ -109,11 +113,11 @@ class Program:
             print(flush=True)
         return model
 
-    def decoded(self, model: EncoderDecoder, start: list[int], forced: int = 0) -> Iterable[int]:
+    def decoded(self, model: EncoderDecoder, start: list[int], forced: int = 0, timestamps: Timestamps | None = None) -> Iterable[int]:
         """The tokens behind `start`, the last `forced` of which belong to the text."""
         limit, excluded = self.limit(len(start)), excluded_tokens(self.settings)
         if self.flags.beams == 1:
-            return generate(model, self.sampler, start, limit, self.ends, excluded)
+            return generate(model, self.sampler, start, limit, self.ends, excluded, timestamps)
         penalty = self.flags.length_penalty if self.flags.length_penalty is not None else self.settings.get("length_penalty", 1.0)
         search = BeamSearch(self.flags.beams, penalty, self.settings.get("early_stopping") is True)
         return search(model, start, limit, self.ends, excluded, forced)
@@ -132,6 +136,7 @@ class Program:
         """Transcribes chunks of the length that the model takes, each without the others."""
         features, start = LogMel(self.files[0]), first_tokens(self.settings, self.files[0])
         samples = read_wav(Path(self.flags.prompt), features.rate)
+        timestamps = Timestamps(self.settings, self.ends) if self.flags.timestamps else None
 
         def logits_after(prompt: list[int]) -> Any:
             logits = model.feed(prompt)
@@ -140,11 +145,23 @@ class Program:
 
         def tokens(chunk: Any) -> Iterator[int]:
             model.encode(features(chunk))
-            yield from self.decoded(model, transcript_prompt(self.settings, start, self.flags.language, self.flags.task, logits_after))
+            prompt = transcript_prompt(self.settings, start, self.flags.language, self.flags.task, logits_after, self.flags.timestamps)
+            yield from self.decoded(model, prompt, timestamps=timestamps)
 
-        for first in range(0, len(samples), features.chunk):
+        first = 0
+        while first < len(samples):
             chunk = samples[first:first + features.chunk]
-            self.stream.print(tokens(chunk), f"{len(chunk) / features.rate:.1f} s of speech")
+            seconds = len(chunk) / features.rate
+            after = f"{seconds:.1f} s of speech"
+            if not timestamps:
+                self.stream.print(tokens(chunk), after)
+                first += features.chunk
+                continue
+            segments = Segments(timestamps, self.tokenizer, first / features.rate, seconds)
+            self.stream.print(tokens(chunk), after, segments.text_of)
+            line, covered = segments.end()
+            print(line, end="", flush=True)
+            first += round(max(covered, SECONDS) * features.rate)
 
 
 def message(role: str, content: str) -> dict[str, str]:
@@ -175,6 +192,7 @@ def parse_flags() -> argparse.Namespace:
     parser.add_argument("--language", help="language of the speech, such as en (default: the model finds it)")
     parser.add_argument("--task", default="transcribe",
                         help="of a speech model: transcribe, or translate into English (default: transcribe)")
+    parser.add_argument("--timestamps", action="store_true", help="of a speech model: print a line with start and end for each segment")
     parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the best token (default), above 0 draws one")
     parser.add_argument("--top-k", type=int, default=0, help="draw from the K best tokens (default: from all)")
     parser.add_argument("--top-p", type=float, default=1.0, help="draw from the fewest best tokens with this total probability (default: 1)")
@@ -205,9 +223,11 @@ def main() -> int:
         raise Failure("--beams must be at least 1")
     if flags.beams > 1 and (flags.temperature or flags.repetition_penalty != 1):
         raise Failure("--beams looks for the most probable text: leave out --temperature and --repetition-penalty")
+    if flags.beams > 1 and flags.timestamps:
+        raise Failure("--timestamps takes one token after the other: leave out --beams")
     program = Program(flags)
-    if flags.beams > 1 and len(program.files) == 1:
-        raise Failure(f"{program.files[0]} has no encoder: leave out --beams")
+    if len(program.files) == 1 and (flags.beams > 1 or flags.timestamps):
+        raise Failure(f"{program.files[0]} has no encoder: leave out --{'timestamps' if flags.timestamps else 'beams'}")
     model: Decoder | EncoderDecoder
     if len(program.files) == 1:
         model = program.answer_lines() if flags.prompt is None else program.continue_text()
@@ -216,13 +236,15 @@ def main() -> int:
     else:
         encoder, *decoders = load(program.files, flags)
         model = EncoderDecoder(encoder, decoders, threads=flags.threads)
+        if not model.reads_speech and flags.timestamps:
+            raise Failure(f"{program.files[0]} reads text: leave out --timestamps")
         if not model.reads_speech:
             program.from_text(model)
         elif flags.chat:
             raise Failure(f"{program.files[0]} reads speech: leave out --chat")
         else:
             program.from_speech(model)
-    if flags.prompt is not None:
+    if flags.prompt is not None and not flags.timestamps:
         print()
     for line in program.stream.report():
         note(line)

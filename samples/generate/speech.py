@@ -80,7 +80,7 @@ class LogMel:
 
 
 def transcript_prompt(settings: dict[str, Any], start: list[int], language: str | None, task: str,
-                      logits_after: Callable[[list[int]], numpy.ndarray]) -> list[int]:
+                      logits_after: Callable[[list[int]], numpy.ndarray], timestamps: bool = False) -> list[int]:
     """The tokens before a transcript. generation_config.json has the ids; the model finds the language that is not given."""
     prompt, languages = list(start), settings.get("lang_to_id") or {}
     if languages:
@@ -97,6 +97,6 @@ def transcript_prompt(settings: dict[str, Any], start: list[int], language: str 
         prompt.append(tasks[task])
     elif language is not None or task != "transcribe":
         raise Failure('the model has one language, without "lang_to_id" in its generation_config.json: leave out --language and --task')
-    if settings.get("no_timestamps_token_id") is not None:
+    if settings.get("no_timestamps_token_id") is not None and not timestamps:
         prompt.append(settings["no_timestamps_token_id"])
     return prompt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 from model_files import Failure
 
@@ -53,12 +53,13 @@ class Stream:
         self._tokens = self._followers = 0
         self._seconds = 0.0
 
-    def print(self, tokens: Iterable[int], after: str) -> str:
-        """Prints one text, and returns it. `after` says what the model reads before it."""
-        times, parts = [time.perf_counter()], []
+    def print(self, tokens: Iterable[int], after: str, text_of: Callable[[int], str] | None = None) -> str:
+        """Prints one text, and returns it. `after` says what the model reads before it. text_of: what to print for a token,
+        by default its text."""
+        times, parts, text_of = [time.perf_counter()], [], text_of or self._tokenizer.more_text
         for token in tokens:
             times.append(time.perf_counter())
-            parts.append(self._tokenizer.more_text(token))
+            parts.append(text_of(token))
             print(parts[-1], end="", flush=True)
         self._tokenizer.end_text()
         self._tokens += len(times) - 1
