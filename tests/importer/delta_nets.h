@@ -14,7 +14,7 @@ struct DeltaNet {
   bool is_by_key = false;       // a decay for each number of a key
   bool bias_is_by_key = false;  // of the gate
   bool is_unit = false, opens_beta = false;
-  int64_t length = 1;              // the Scan of more runs only in an engine
+  int64_t length = 1;
   const char* layout = "batches";  // or "tokens", "packed"
   float scale = 0;
 };

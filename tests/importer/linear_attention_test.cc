@@ -66,7 +66,6 @@ void repeat(ModelBuilder& m, const std::string& from, const std::string& to) {
   m.node("Reshape", {to + "/repeated", to + "/joined"}, {to});
 }
 
-// Of one position, which is no loop.
 TEST(LinearAttention, HeadsOfTheStateShareQueriesAndKeys) {
   const std::vector<FloatInput> inputs = {{"q", {2, 1, 6}}, {"k", {2, 1, 6}},
                                           {"v", {2, 1, 8}}, {"past", {2, 4, 3, 2}},

@@ -11,7 +11,9 @@ namespace {
 
 using anneal_onnx::NodeProto;
 using anneal_onnx::TensorProto;
+using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using Change = std::function<void(ModelBuilder&, NodeProto&)>;
 
 struct OperatorCase {
@@ -63,6 +65,7 @@ TEST(State, LinearAttentionKeepsOpenSizes) {
       "LinearAttention", {{"B", "T", "12"}, {"B", "T", "6"}, {"B", "T", "10"}}, {"y", "state"}};
   const Graph graph = import(given, heads(4, 2, "linear"));
   EXPECT_EQ(output_types(graph), "f32[B,T,20] f32[B,2,3,5] ");
+  EXPECT_THAT(to_string(graph), AllOf(HasSubstr("LinearAttention("), Not(HasSubstr("Scan("))));
 }
 
 TEST(State, GatedDeltaNetKeepsOpenSizes) {

@@ -65,8 +65,8 @@ class OpOperations {
     const Dims &q = input(0), &v = input(2);
     const double updates = elements(2) * size_at(q, 3);  // of an element of a state
     const double heads = std::max(1.0, size_at(q, 2) / std::max(size_at(v, 2), 1.0));
-    const double products = heads + (elements(5) > 0 ? 2 : 1);
-    return {kTerm * updates * products, elements(4) > 0 ? updates : 0};
+    const bool has_decay = input(4).rank() > 0, has_beta = input(5).rank() > 0;
+    return {kTerm * updates * (heads + (has_beta ? 2 : 1)), has_decay ? updates : 0};
   }
 
   StepOperations operator()(const Pointwise& op) const {

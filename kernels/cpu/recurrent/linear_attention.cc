@@ -68,7 +68,7 @@ class LinearAttentionKernel final : public Kernel {
     const int64_t first = item % p.blocks * kStateColumns;
     // Of an input with another number of heads, where consecutive ones share one.
     const auto own_head = [&](size_t i) { return head * args.inputs[i].dims[2] / heads; };
-    const auto positions = [&](size_t i, int64_t of_head, int64_t column = 0) -> PositionRows {
+    const auto rows_of = [&](size_t i, int64_t of_head, int64_t column = 0) -> PositionRows {
       if (!has(i)) return {};
       const TensorView& x = args.inputs[i];
       const Dims& steps = x.strides;
@@ -80,12 +80,12 @@ class LinearAttentionKernel final : public Kernel {
     columns.rows = p.rows;
     columns.columns = std::min(kStateColumns, v[3] - first);
     columns.scratch = part + p.rows * kStateColumns;
-    columns.q = positions(kQuery, own_head(kQuery));
-    columns.k = positions(kKey, own_head(kKey));
-    columns.v = positions(kValue, head, first);
-    columns.decay = positions(kDecay, head);
+    columns.q = rows_of(kQuery, own_head(kQuery));
+    columns.k = rows_of(kKey, own_head(kKey));
+    columns.v = rows_of(kValue, head, first);
+    columns.decay = rows_of(kDecay, head);
     columns.decay_is_by_row = has(kDecay) && args.inputs[kDecay].dims[3] > 1;
-    if (has(kBeta)) columns.beta = positions(kBeta, args.inputs[kBeta].dims[2] > 1 ? head : 0);
+    if (has(kBeta)) columns.beta = rows_of(kBeta, args.inputs[kBeta].dims[2] > 1 ? head : 0);
     columns.readers = std::max<int64_t>(queries / heads, 1);
     columns.reader_step = args.inputs[kQuery].strides[2];
     columns.scale = op_.scale;

@@ -167,9 +167,10 @@ class LinearRun {
   }
 
   // Whether positions from t on may go through the state together. It is then not multiplied by
-  // their decays: what is in memory times the product of all decays is the state.
+  // their decays: what is in memory times the product of all decays is the state. That product is
+  // limited, because values are divided by it: those above 3e35 may overflow.
   bool can_join(int64_t t) {
-    constexpr float kLeastFactor = 1e-6F, kMostFactor = 1e6F;
+    constexpr float kLeastFactor = 1e-3F, kMostFactor = 1e3F;
     if (columns_.decay_is_by_row || t + kMostPositions > columns_.positions) return false;
     float factor = factor_;
     for (int i = 0; i < kMostPositions; ++i) {

@@ -39,10 +39,12 @@ __device__ inline void run(const Layer& layer) {
     // Columns beyond the last one repeat it.
     const auto column = [&](int c) { return op::min(I(first + c), I(layer.columns() - 1)); };
     f32 state[kRows][kColumns] = {};
-    if constexpr (Layer::kHasState)
-      for (int r = 0; r < kRows; ++r)
-        for (int c = 0; c < kColumns; ++c)
-          if (row(r) < layer.rows()) state[r][c] = layer.first(b, head, row(r), column(c));
+    if constexpr (Layer::kHasState) {
+      UNROLL
+      for (int r = 0; r < kRows; ++r) UNROLL
+      for (int c = 0; c < kColumns; ++c)
+        if (row(r) < layer.rows()) state[r][c] = layer.first(b, head, row(r), column(c));
+    }
     for (I t = 0; t < layer.length(); ++t) {
       f32 keys[kRows], queries[kRows], sums[kColumns];
       UNROLL
@@ -74,10 +76,11 @@ __device__ inline void run(const Layer& layer) {
             layer.put_y(b, t, head, reader, first + c, sums[c] * layer.scale());
       }
     }
-    for (int r = 0; r < kRows; ++r)
-      for (int c = 0; c < kColumns; ++c)
-        if (row(r) < layer.rows() && first + c < layer.columns())
-          layer.put_state(b, head, row(r), first + c, state[r][c]);
+    UNROLL
+    for (int r = 0; r < kRows; ++r) UNROLL
+    for (int c = 0; c < kColumns; ++c)
+      if (row(r) < layer.rows() && first + c < layer.columns())
+        layer.put_state(b, head, row(r), first + c, state[r][c]);
   }
 }
 

@@ -144,6 +144,19 @@ graph net(q: f32[2,10,4,16], k: f32[2,10,2,16], v: f32[2,10,2,8], beta: f32[2,10
                                      random_f32({2, 10, 2, 8}, 3), random_f32({2, 10, 2}, 4)});
   // What is recalled, what is written, and two readers.
   EXPECT_EQ(step_with(plan, StepRole::kProduct).products, 2.0 * 2 * 10 * 2 * 16 * 8 * (1 + 1 + 2));
+  EXPECT_EQ(step_with(plan, StepRole::kProduct).operations(),
+            2.0 * 2 * 10 * 2 * 16 * 8 * (1 + 1 + 2));
+
+  const RooflinePlan decays = work_of(
+      R"txt(
+graph net(q: f32[1,3,2,16], v: f32[1,3,2,8], decay: f32[1,3,2,1])
+  y, state = LinearAttention(q, q, v, _, decay)
+  return y
+)txt",
+      {random_f32({1, 3, 2, 16}, 1), random_f32({1, 3, 2, 8}, 2), random_f32({1, 3, 2, 1}, 3)});
+  const double updates = 3 * 2 * 16 * 8;
+  EXPECT_EQ(step_with(decays, StepRole::kProduct).products, 2 * updates * 2);
+  EXPECT_EQ(step_with(decays, StepRole::kProduct).operations(), 2 * updates * 2 + updates);
 }
 
 TEST(PlanWork, StepsOfBodiesFollowAndRunOften) {
