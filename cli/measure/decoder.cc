@@ -29,24 +29,31 @@ bool is_real(DataType dtype) {
 
 bool is_index(DataType dtype) { return dtype == DataType::kI32 || dtype == DataType::kI64; }
 
-// ("past_key_values.12.key") -> "12 k": the numbers of a name, and whether it has keys or values.
-std::string place_in_model(const std::string& name) {
-  std::string part, kind;
+// ("past_key_values.12.key") -> "12 k", ("past.3.conv") -> "3 conv": the numbers of a name, whether
+// it has keys or values, and another word behind the numbers.
+std::string place_in_model(std::string name) {
+  constexpr std::string_view kPast = "past_key_values";
+  if (name.starts_with(kPast)) name = name.substr(kPast.size());
+  std::string part, kind, behind;
   for (size_t i = 0; i < name.size();) {
     const auto same_class = [&](size_t k) {
       const auto is = std::isdigit(static_cast<unsigned char>(name[i])) ? &::isdigit : &::isalpha;
       return is(static_cast<unsigned char>(name[k])) != 0;
     };
     size_t end = i + 1;
-    if (std::isalnum(static_cast<unsigned char>(name[i])))
+    const bool is_word = std::isalnum(static_cast<unsigned char>(name[i])) != 0;
+    if (is_word)
       while (end < name.size() && same_class(end)) ++end;
     const std::string word = lower(name.substr(i, end - i));
-    if (std::isdigit(static_cast<unsigned char>(word[0]))) part += word + " ";
-    if (i > 0 && (word == "key" || word == "value" || word == "k" || word == "v"))
+    if (std::isdigit(static_cast<unsigned char>(word[0])))
+      part += word + " ", behind.clear();
+    else if (i > 0 && (word == "key" || word == "value" || word == "k" || word == "v"))
       kind = word.substr(0, 1);
+    else if (is_word && !part.empty())
+      behind = word;
     i = end;
   }
-  return part + kind;
+  return part + kind + behind;
 }
 
 void fill(PortMemory& memory, auto&& value_at) {

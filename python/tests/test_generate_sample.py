@@ -156,6 +156,22 @@ def test_a_cache_that_grows_by_concat_and_none():
     assert decoder.state_bytes == (len(PROMPT) + 2) * 8 * 4
 
 
+def test_states_in_another_order(tmp_path):
+    port, shapes = helper.make_tensor_value_info, {"conv": ["b", 3, 2], "recurrent": ["b", 2, 5, 4]}
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["logits"]), *(
+        helper.make_node("Abs", [f"past.0.{name}"], [f"present.0.{name}"]) for name in shapes)]
+    inputs = [port("input_ids", TensorProto.INT64, ["b", "n"]), *(port(f"past.0.{name}", TensorProto.FLOAT, shape) for name, shape in shapes.items())]
+    outputs = [port("logits", TensorProto.FLOAT, ["b", "n", 8]),
+               *(port(f"present.0.{name}", TensorProto.FLOAT, shape) for name, shape in reversed(shapes.items()))]
+    graph = helper.make_graph(nodes, "hybrid", inputs, outputs, [numpy_helper.from_array(TABLE, "table")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), tmp_path / "m.onnx")
+    pairs = [(f"past.0.{name}", f"present.0.{name}") for name in shapes]
+    for states in ((), ({"other.*": "next.*"}, {"past.*": "present.*"})):
+        engine = build_with_states(tmp_path / "m.onnx", None, states)
+        assert [(state.past.name, state.present.name) for state in states_of(engine)] == pairs
+        assert all(state.is_kept == bool(states) for state in states_of(engine))
+
+
 def test_a_model_of_another_kind(glyphs):
     with pytest.raises(UnknownModel, match="no input of token ids"):
         Decoder(anneal.build(glyphs))

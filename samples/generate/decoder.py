@@ -177,6 +177,8 @@ def input_of(info: Any, role: str, read: list[int], begin: int) -> numpy.ndarray
         array = numpy.ones(length, info.dtype)
     elif role == "positions":
         array = numpy.arange(begin, length, dtype=info.dtype)
+        if len(info.shape) == 3:  # of text, height and width, which are the same in text
+            return numpy.tile(array, (3, 1, 1))
     else:
         values: Any = {"ids": read, "with cache": [begin > 0], "logits to keep": 1}[role]
         array = numpy.array(values, dtype=info.dtype)
@@ -204,10 +206,12 @@ def states_of(engine: anneal.Engine) -> list[State]:
 
 
 def part_of(name: str) -> tuple[Any, ...]:
-    """("past_key_values.12.key") -> ("12", "key")"""
-    words = re.findall(r"[a-z]+|\d+", name.lower())
+    """("past_key_values.12.key") -> ("12", "key"), ("past.3.conv") -> ("3", "conv")"""
+    words = re.findall(r"[a-z]+|\d+", name.lower().replace("past_key_values", "past"))
+    behind = words[max((place for place, word in enumerate(words) if word.isdigit()), default=len(words)) + 1:]
     return (*[word for word in words if word.isdigit()], *[KEYS_OR_VALUES[word] for word in words[1:] if word in KEYS_OR_VALUES][-1:],
-            *["cross" for word in words if word in ("encoder", "cross")])
+            *["cross" for word in words if word in ("encoder", "cross")],
+            *[word for word in behind if word not in KEYS_OR_VALUES and word not in ("encoder", "decoder", "cross", "self")][-1:])
 
 
 def state_of(past: Any, present: Any) -> State:

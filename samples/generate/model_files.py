@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 import anneal
 
@@ -16,8 +16,9 @@ DECODERS = ("model", "decoder_model_merged", "decoder_with_past_model", "decoder
 # Parts of a model with an encoder, by optimum and by onnxruntime-genai's builder. The first set that a folder has is taken.
 PARTS = (("encoder_model", "decoder_model_merged"), ("encoder_model", "decoder_model", "decoder_with_past_model"),
          ("encoder_model", "decoder_model"), ("encoder", "decoder"))
-# The caches of a decoder, by onnxruntime-genai's builder and by optimum: the session keeps them.
-CACHES = {"past_key_values.*": "present.*"}
+# The caches of a decoder, by onnxruntime-genai's builder and by optimum, with and without states of linear attention: the session
+# keeps them.
+CACHES = ({"past_key_values.*": "present.*", "past.*": "present.*"}, {"past_key_values.*": "present.*"})
 
 
 class Failure(Exception):
@@ -82,25 +83,26 @@ def load(files: list[Path], flags: argparse.Namespace) -> list[anneal.Engine]:
     return [load_one(file, flags.save / f"{file.stem}.engine" if flags.save else None, flags) for file in files]
 
 
-def load_one(path: Path, save: Path | None, flags: argparse.Namespace, states: dict[str, str] | None = None) -> anneal.Engine:
+def load_one(path: Path, save: Path | None, flags: argparse.Namespace, states: Sequence[dict[str, str]] = ()) -> anneal.Engine:
     if path.suffix != ".onnx":
         return anneal.load(path, device=flags.device)
     if flags.device not in ("auto", "cpu"):
         raise Failure("a model is built for the CPU here: build an engine for the GPU with `anneal build --target`, and give its file")
     begin = time.perf_counter()
-    engine = build_with_states(path, save, states or {}, precision=flags.precision, weight_format=flags.weight_format)
+    engine = build_with_states(path, save, states, precision=flags.precision, weight_format=flags.weight_format)
     note(f"built {path} in {time.perf_counter() - begin:.1f} s" + (f", saved as {save}" if save else ""))
     return engine
 
 
-def build_with_states(path: Path, save: Path | None, states: dict[str, str], **options: Any) -> anneal.Engine:
-    """Without the states where the model has no such inputs and outputs."""
-    try:
-        return anneal.build(path, save, states=states, **options)
-    except anneal.InvalidArgumentError as error:
-        if not states or "the model has no such" not in str(error):
-            raise
-        return anneal.build(path, save, **options)
+def build_with_states(path: Path, save: Path | None, states: Sequence[dict[str, str]], **options: Any) -> anneal.Engine:
+    """With the first of the states whose inputs and outputs the model has, or with none."""
+    for each in states:
+        try:
+            return anneal.build(path, save, states=each, **options)
+        except anneal.InvalidArgumentError as error:
+            if "the model has no such" not in str(error):
+                raise
+    return anneal.build(path, save, **options)
 
 
 def folders_of(file: Path) -> list[Path]:

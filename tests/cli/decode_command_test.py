@@ -49,6 +49,14 @@ GROWING = model(
     [value_info("logits", ["B", "N", 12]), value_info("present.0.key", ["B", 1, "R", 12])],
     [TABLE, number("one", 1), number("two", 2), tensor([41, 12], [0.5] * 41 * 12) + field(8, "sizes_of_positions")])
 
+# States of fixed shape, whose outputs are in another order.
+HYBRID = model(
+    [node("Gather", ["table", "input_ids"], ["x"], "embed"), node("Neg", ["past.0.conv"], ["present.0.conv"], "conv"),
+     node("Abs", ["past.0.recurrent"], ["present.0.recurrent"], "recurrent"), node("Abs", ["x"], ["logits"], "head")],
+    [value_info("input_ids", ["B", "N"], I64), value_info("past.0.conv", ["B", 3, 2]), value_info("past.0.recurrent", ["B", 2, 5, 4])],
+    [value_info("logits", ["B", "N", 12]), value_info("present.0.recurrent", ["B", 2, 5, 4]), value_info("present.0.conv", ["B", 3, 2])],
+    [TABLE])
+
 
 class Decode(Command):
     def report(self, *arguments, iterations=3):
@@ -77,6 +85,11 @@ class Decode(Command):
         # The table of positions has 41 rows: one more token does not fit.
         self.assertEqual(each["cache_bytes"], 41 * 12 * 4)
         self.anneal("bench", "m.onnx", "--decode", 41, "--iterations", 1, status=2, says="index 41")
+
+    def test_states_in_another_order(self):
+        self.write("m.onnx", HYBRID)
+        _, report = self.report("m.onnx", "--decode", 8)
+        self.assertEqual(report["decode"][0]["cache_bytes"], (3 * 2 + 2 * 5 * 4) * 4)
 
     def test_states_that_the_context_keeps(self):
         for made, states in ((GROUPED, "past.0.*=present.0.*"), (GROWING, "past_key_values.0.key=present.0.key")):
