@@ -1,8 +1,10 @@
 """samples/generate --beams: texts side by side have the logits of each alone, and the search finds the most probable one."""
 
 import json
+import re
 
 import numpy
+import onnx
 import pytest
 from test_generate_sample import (LAYOUTS, TABLE, decoder_model, engine_of, expected_logits, expected_tokens, generate,
                                   printed, text_encoder, write_parts)
@@ -81,11 +83,29 @@ def test_the_command(tmp_path):
         done = generate(folder, "Grüße", "--max-tokens", 12, "--beams", 4)
         assert done.returncode == 0, done.stderr
         assert done.stdout == printed(folder, found[1]) + "\n"
+        # The speed is that of the search, and no token comes before the others.
+        speed = re.search(r"^(built .*\n)*([\d.]+) tokens per second, (\d+) tokens\n", done.stderr)
+        assert speed and int(speed[3]) == len(found[1]) and float(speed[2]) < 20_000, done.stderr
         same = generate(folder, "Grüße", "--max-tokens", 12, "--beams", 4, "--length-penalty", -0.5)
         assert same.stdout == done.stdout
-    for flags, text in ((("--beams", 0), "--beams must be at least 1"), (("--beams", 2, "--temperature", 1), "leave out --temperature")):
+    for flags, text in ((("--beams", 0), "--beams must be at least 1"), (("--beams", 2, "--temperature", 1), "leave out --temperature"),
+                        (("--beams", 2, "--top-k", 3), "leave out --temperature"), (("--length-penalty", 1), "needs --beams"),
+                        (("--beams", 2, "--length-penalty", "nan"), "between -10 and 10")):
         done = generate(folder, "x", *flags)
         assert done.returncode == 2 and text in done.stderr
+
+
+def test_a_decoder_of_one_text(tmp_path):
+    folder = tmp_path / "fixed"
+    write_parts(folder, text_encoder(), "merged")
+    model = onnx.load(folder / "decoder_model_merged.onnx")
+    for port in model.graph.input:
+        if port.name == "input_ids":
+            port.type.tensor_type.shape.dim[0].dim_value = 1
+    onnx.save(model, folder / "decoder_model_merged.onnx")
+    (folder / "config.json").write_text('{"decoder_start_token_id": 3, "eos_token_id": 200}')
+    done = generate(folder, "x", "--beams", 2)
+    assert done.returncode == 2 and "takes one text at a time: leave out --beams" in done.stderr, done.stderr
 
 
 def test_a_model_without_encoder(tmp_path):

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 from test_generate_sample import HIDDEN, expected_logits, features_of, generate, model_of, write_parts, write_wav
 
 from model_files import Failure  # noqa: E402
-from timestamps import Segments, Timestamps, clock  # noqa: E402
+from timestamps import LEAST_STEP, Segments, Timestamps, clock  # noqa: E402
 from tokens import Tokenizer  # noqa: E402
 
 END, NONE, COUNT = 50, 60, 160  # timestamps: 61 to 159
@@ -70,21 +70,24 @@ class Letters:
         pass
 
 
+# covered: by a transcript that the model ended, and by one that it did not end.
 @pytest.mark.parametrize("tokens, lines, covered", (
-    ([0.0, "a", "b", 1.5], ["[00:00:10.00 --> 00:00:11.50] a b"], 2.0),
-    ([0.5, "a", 1.0, 1.2, "b", 1.8], ["[00:00:10.50 --> 00:00:11.00] a", "[00:00:11.20 --> 00:00:11.80] b"], 2.0),
-    ([0.5, "a", 1.0, 1.0, "b"], ["[00:00:10.50 --> 00:00:11.00] a"], 1.0),
-    ([0.5, "a", 1.0, 1.2], ["[00:00:10.50 --> 00:00:11.00] a"], 1.0),
-    ([0.5, "a"], ["[00:00:10.50 --> 00:00:12.00] a"], 2.0),
-    ([0.0, "a", 0.0, 0.0, "b"], ["[00:00:10.00 --> 00:00:10.00] a", "[00:00:10.00 --> 00:00:12.00] b"], 2.0),
-    ([0.5, "a", 9.0], ["[00:00:10.50 --> 00:00:12.00] a"], 2.0),
-    ([0.5], [], 2.0),
-    ([], [], 2.0)))
-def test_lines(tokens, lines, covered):
+    ([0.0, "a", "b", 1.5], ["[00:00:10.00 --> 00:00:11.50] a b"], (2.0, 1.5)),
+    ([0.5, "a", 1.0, 1.2, "b", 1.8], ["[00:00:10.50 --> 00:00:11.00] a", "[00:00:11.20 --> 00:00:11.80] b"], (2.0, 1.8)),
+    ([0.5, "a", 1.0, 1.0, "b"], ["[00:00:10.50 --> 00:00:11.00] a"], (1.0, 1.0)),
+    ([0.5, "a", 1.0, 1.2], ["[00:00:10.50 --> 00:00:11.00] a"], (1.0, 1.0)),
+    ([0.5, "a"], ["[00:00:10.50 --> 00:00:12.00] a"], (2.0, 2.0)),
+    ([0.0, "a", 0.0, 0.0, "b"], ["[00:00:10.00 --> 00:00:10.00] a", "[00:00:10.00 --> 00:00:12.00] b"], (2.0, 2.0)),
+    ([0.5, "a", 9.0], ["[00:00:10.50 --> 00:00:12.00] a"], (2.0, 2.0)),
+    ([6.0, "a", 7.0], [], (2.0, 2.0)),
+    ([0.5], [], (2.0, 2.0)),
+    ([], [], (2.0, 2.0))))
+@pytest.mark.parametrize("is_complete", (True, False))
+def test_lines(tokens, lines, covered, is_complete):
     segments = Segments(Timestamps({"no_timestamps_token_id": 1000}, {END}), Letters(), 10.0, 2.0)
     text = "".join(segments.text_of(ord(token) - 97 if isinstance(token, str) else 1001 + round(token / 0.02)) for token in tokens)
-    rest, seconds = segments.end()
-    assert (text + rest).splitlines() == lines and seconds == pytest.approx(covered)
+    rest, seconds = segments.end(is_complete)
+    assert (text + rest).splitlines() == lines and seconds == pytest.approx(covered[not is_complete])
 
 
 def test_a_clock():
@@ -116,14 +119,16 @@ def test_the_command(tmp_path):
             if tokens[-1] == 140:
                 break
             lines += segments.text_of(tokens[-1])
-        line, covered = segments.end()
+        line, covered = segments.end(len(tokens) < 13 or tokens[-1] == 140)
         lines += line
-        first += round(covered * 16000)
+        first += round(max(covered, LEAST_STEP) * 16000)
     assert any(begin % 16000 for begin in begins)  # a chunk begins behind a segment
     done = generate(folder, path, "--timestamps")
     assert done.returncode == 0, done.stderr
     # A pipe that is read as text has one kind of line end.
     assert done.stdout == re.sub("\r\n?", "\n", lines)
+    few = generate(folder, path, "--max-tokens", 2)
+    assert few.returncode == 0 and few.stderr.count("1.0 s of speech have more than 2 tokens") == 2
     for flags, text in ((("--timestamps", "--beams", 2), "leave out --beams"), (("--language", "en", "--timestamps"), "one language")):
         done = generate(folder, path, *flags)
         assert done.returncode == 2 and text in done.stderr

@@ -31,7 +31,7 @@ class BeamSearch:
         logits = model.feed(start)[None]
         for length in range(1, limit + 1):
             never = excluded[0] + (excluded[1] if length == 1 else [])
-            candidates = self._candidates(texts, logits, never)
+            candidates = self._candidates(texts, logits, never, max(2, 1 + len(ends)) * self._beams)
             divisor = (length + forced) ** self._length_penalty
             # Only the first `beams` may end; the others go on in their place.
             ended += [Text(score / divisor, [*texts[origin].tokens, token][:length - (token in ends)])
@@ -45,13 +45,15 @@ class BeamSearch:
             logits = model.feed_texts([text.tokens[-1:] for text in texts], [origin for _, origin, _ in following])
         return ended[0].tokens if ended else []
 
-    def _candidates(self, texts: list[Text], logits: Any, never: list[int]) -> list[tuple[float, int, int]]:
-        """Score, number of the text, and token of the best continuations, twice as many as there are beams."""
+    @staticmethod
+    def _candidates(texts: list[Text], logits: Any, never: list[int], count: int) -> list[tuple[float, int, int]]:
+        """Score, number of the text, and token of the `count` best continuations, the best one first."""
         scores = logits.astype(numpy.float64)
         scores -= scores.max(axis=1, keepdims=True)
         scores -= numpy.log(numpy.exp(scores).sum(axis=1, keepdims=True))
         scores[:, never] = -math.inf
         scores += numpy.array([[text.score] for text in texts])
-        best = numpy.argsort(-scores, axis=None, kind="stable")[:2 * self._beams]
-        places = zip(*numpy.unravel_index(best, scores.shape))
-        return [(float(scores[place]), int(place[0]), int(place[1])) for place in places if scores[place] > -math.inf]
+        flat = scores.ravel()
+        best = numpy.argpartition(-flat, count)[:count] if count < flat.size else numpy.arange(flat.size)
+        best = best[numpy.lexsort((best, -flat[best]))]
+        return [(float(flat[place]), *map(int, divmod(place, scores.shape[1]))) for place in best if flat[place] > -math.inf]

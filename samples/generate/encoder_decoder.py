@@ -40,6 +40,11 @@ class EncoderDecoder:
         self.reset()
 
     @property
+    def has_open_batch(self) -> bool:
+        """Whether feed_texts() takes more than one text."""
+        return all(not isinstance(info.shape[0], int) for engine in self._engines for info in engine.inputs if len(info.shape) > 1)
+
+    @property
     def reads_speech(self) -> bool:
         return "float" in str(self._source.dtype)
 
@@ -49,7 +54,7 @@ class EncoderDecoder:
         inputs = {self._source.name: values.astype(self._source.dtype),
                   **{info.name: numpy.ones(values.shape, info.dtype) for info in self._masks}}
         outputs = self._encoder.run(inputs)
-        self._encoded = outputs.pop(self._hidden)
+        self._encoded = self._encoded_texts = outputs.pop(self._hidden)
         self._source_rows = self._encoded.shape[1]
         self._keep = {part_of(name): array for name, array in outputs.items() if is_cache(name)}
         self.reset()
@@ -95,7 +100,9 @@ class EncoderDecoder:
     def _input(self, info: Any, role: str | None, before: int) -> numpy.ndarray:
         count = len(self._texts)
         if role == "encoder's output":
-            return numpy.repeat(self._encoded, count, axis=0)
+            if len(self._encoded_texts) != count:
+                self._encoded_texts = numpy.repeat(self._encoded, count, axis=0)
+            return self._encoded_texts
         if role == "encoder's mask":
             return numpy.ones((count, self._source_rows), info.dtype)
         if role is not None:

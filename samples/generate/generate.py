@@ -27,7 +27,7 @@ from encoder_decoder import EncoderDecoder
 from model_files import Failure, beside, load, model_files, note, settings_of
 from sampling import Sampler
 from speech import LogMel, read_wav, transcript_prompt
-from timestamps import SECONDS, Segments, Timestamps
+from timestamps import LEAST_STEP, Segments, Timestamps
 from tokens import Stream, Tokenizer, end_tokens, excluded_tokens, first_tokens
 
 
@@ -58,6 +58,7 @@ class Program:
         self.flags = flags
         self.sampler = Sampler(flags.temperature, flags.top_k, flags.top_p, flags.seed, flags.repetition_penalty)
         self.files = model_files(flags.model)
+        self.max_tokens: int = flags.max_tokens or 128
         path = flags.tokenizer or beside(self.files[0], "tokenizer.json")
         self.tokenizer, self.settings = Tokenizer(path), settings_of(self.files[0])
         self.chat = Chat(path) if flags.chat else None
@@ -80,7 +81,7 @@ class Program:
 
     def limit(self, before: int) -> int:
         """The number of new tokens behind `before`."""
-        return min(self.flags.max_tokens, self.most - before) if self.most else self.flags.max_tokens
+        return min(self.max_tokens, self.most - before) if self.most else self.max_tokens
 
     def check_length(self, count: int, most: int) -> None:
         if self.most and count > most:
@@ -130,13 +131,15 @@ class Program:
             model.encode(prompt)
             yield from self.decoded(model, start, len(start) - 1)
 
-        self.stream.print(tokens(), f"a prompt of {len(prompt)} tokens")
+        self.stream.print(tokens(), f"a prompt of {len(prompt)} tokens", at_once=self.flags.beams > 1)
 
     def from_speech(self, model: EncoderDecoder) -> None:
         """Transcribes chunks of the length that the model takes, each without the others."""
         features, start = LogMel(self.files[0]), first_tokens(self.settings, self.files[0])
         samples = read_wav(Path(self.flags.prompt), features.rate)
         timestamps = Timestamps(self.settings, self.ends) if self.flags.timestamps else None
+        self.max_tokens = self.flags.max_tokens or 224
+        limit = count = 0  # of the tokens of a chunk
 
         def logits_after(prompt: list[int]) -> Any:
             logits = model.feed(prompt)
@@ -144,24 +147,26 @@ class Program:
             return logits
 
         def tokens(chunk: Any) -> Iterator[int]:
+            nonlocal limit, count
             model.encode(features(chunk))
             prompt = transcript_prompt(self.settings, start, self.flags.language, self.flags.task, logits_after, self.flags.timestamps)
-            yield from self.decoded(model, prompt, timestamps=timestamps)
+            limit, count = self.limit(len(prompt)), 0
+            for token in self.decoded(model, prompt, timestamps=timestamps):
+                count += 1
+                yield token
 
         first = 0
         while first < len(samples):
             chunk = samples[first:first + features.chunk]
             seconds = len(chunk) / features.rate
             after = f"{seconds:.1f} s of speech"
-            if not timestamps:
-                self.stream.print(tokens(chunk), after)
-                first += features.chunk
-                continue
-            segments = Segments(timestamps, self.tokenizer, first / features.rate, seconds)
-            self.stream.print(tokens(chunk), after, segments.text_of)
-            line, covered = segments.end()
+            segments = Segments(timestamps, self.tokenizer, first / features.rate, seconds) if timestamps else None
+            self.stream.print(tokens(chunk), after, segments.text_of if segments else None, at_once=self.flags.beams > 1)
+            line, covered = segments.end(count < limit) if segments else ("", seconds)
             print(line, end="", flush=True)
-            first += round(max(covered, SECONDS) * features.rate)
+            if count == limit and covered == seconds:
+                note(f"generate: {seconds:.1f} s of speech have more than {limit} tokens, and the rest of the text is missing: try --max-tokens")
+            first += round(max(covered, LEAST_STEP) * features.rate)
 
 
 def message(role: str, content: str) -> dict[str, str]:
@@ -186,7 +191,7 @@ def parse_flags() -> argparse.Namespace:
     parser.add_argument("prompt", nargs="?", help="text to continue or to convert, -: standard input; for a speech model a WAV file; "
                         "none with --chat: each line of standard input is a message")
     parser.add_argument("--tokenizer", type=Path, help="tokenizer.json (default: beside the model)")
-    parser.add_argument("--max-tokens", type=int, default=128, help="largest number of new tokens (default: 128)")
+    parser.add_argument("--max-tokens", type=int, help="largest number of new tokens (default: 128, and 224 for each chunk of speech)")
     parser.add_argument("--chat", action="store_true", help="the prompt is a message of a user: apply the model's chat template")
     parser.add_argument("--system", help="system message of the chat")
     parser.add_argument("--language", help="language of the speech, such as en (default: the model finds it)")
@@ -213,7 +218,7 @@ def parse_flags() -> argparse.Namespace:
 
 def main() -> int:
     flags = parse_flags()
-    if flags.max_tokens < 1 or flags.threads < 0:
+    if (flags.max_tokens is not None and flags.max_tokens < 1) or flags.threads < 0:
         raise Failure("--max-tokens must be at least 1, and --threads at least 0")
     if flags.system is not None and not flags.chat:
         raise Failure("--system is a message of a chat: add --chat")
@@ -221,8 +226,11 @@ def main() -> int:
         raise Failure("a prompt is missing. Only a chat reads messages from standard input: add --chat")
     if flags.beams < 1:
         raise Failure("--beams must be at least 1")
-    if flags.beams > 1 and (flags.temperature or flags.repetition_penalty != 1):
-        raise Failure("--beams looks for the most probable text: leave out --temperature and --repetition-penalty")
+    draws = flags.temperature or flags.top_k or flags.top_p != 1 or flags.seed is not None
+    if flags.beams > 1 and (draws or flags.repetition_penalty != 1):
+        raise Failure("--beams looks for the most probable text: leave out --temperature, --top-k, --top-p, --seed and --repetition-penalty")
+    if flags.length_penalty is not None and (flags.beams == 1 or not -10 <= flags.length_penalty <= 10):
+        raise Failure("--length-penalty needs --beams, and is between -10 and 10")
     if flags.beams > 1 and flags.timestamps:
         raise Failure("--timestamps takes one token after the other: leave out --beams")
     program = Program(flags)
@@ -236,6 +244,8 @@ def main() -> int:
     else:
         encoder, *decoders = load(program.files, flags)
         model = EncoderDecoder(encoder, decoders, threads=flags.threads)
+        if flags.beams > 1 and not model.has_open_batch:
+            raise Failure(f"{program.files[-1]} takes one text at a time: leave out --beams")
         if not model.reads_speech and flags.timestamps:
             raise Failure(f"{program.files[0]} reads text: leave out --timestamps")
         if not model.reads_speech:

@@ -16,6 +16,7 @@ from model_files import Failure
 from tokens import Tokenizer
 
 SECONDS = 0.02  # of a step of the timestamps
+LEAST_STEP = 0.2  # seconds from a chunk to the next one
 
 
 class Timestamps:
@@ -74,7 +75,8 @@ class Segments:
         self._start, self._text = 0.0, ""
         self._before: int | None = None
         self._has_closed = False  # the last token closed a segment
-        self._next = 0.0  # where the last segment begins that follows another one; 0: none does
+        self._closed = 0.0  # where the last segment ended
+        self._next = 0.0  # where a segment ended that another one follows; 0: none does
 
     def text_of(self, token: int) -> str:
         """The line that ends with the token, or nothing."""
@@ -83,7 +85,8 @@ class Segments:
         if not is_one:
             self._text += self._tokenizer.more_text(token)
         elif follows_word:
-            line = self._line(self._timestamps.seconds(token))
+            self._closed = self._timestamps.seconds(token)
+            line = self._line(self._closed)
         else:
             self._start = self._timestamps.seconds(token)
             self._next = 0.0 if self._before is None else self._timestamps.seconds(self._before)
@@ -93,13 +96,16 @@ class Segments:
     def _line(self, end: float) -> str:
         text, self._text = self._text.strip(), ""
         self._tokenizer.end_text()
+        if self._start >= self._duration:  # behind the speech, in the silence that fills the chunk
+            return ""
         times = [clock(self._offset + min(seconds, self._duration)) for seconds in (self._start, end)]
         return f"[{times[0]} --> {times[1]}] {text}\n"
 
-    def end(self) -> tuple[str, float]:
+    def end(self, is_complete: bool) -> tuple[str, float]:
         """The line of words without a timestamp behind them, and the seconds of the chunk that the lines cover. Words that follow
-        another segment are not printed: the next chunk begins with them."""
-        if self._next and not self._has_closed:
+        another segment are not printed: the next chunk begins with them. is_complete: the model ended the transcript."""
+        covered = self._next if is_complete else self._closed
+        if covered and not (is_complete and self._has_closed):
             self._tokenizer.end_text()
-            return "", min(self._next, self._duration)
+            return "", min(covered, self._duration)
         return (self._line(self._duration) if self._text else ""), self._duration

@@ -53,9 +53,9 @@ class Stream:
         self._tokens = self._followers = 0
         self._seconds = 0.0
 
-    def print(self, tokens: Iterable[int], after: str, text_of: Callable[[int], str] | None = None) -> str:
+    def print(self, tokens: Iterable[int], after: str, text_of: Callable[[int], str] | None = None, at_once: bool = False) -> str:
         """Prints one text, and returns it. `after` says what the model reads before it. text_of: what to print for a token,
-        by default its text."""
+        by default its text. at_once: all tokens come at the end."""
         times, parts, text_of = [time.perf_counter()], [], text_of or self._tokenizer.more_text
         for token in tokens:
             times.append(time.perf_counter())
@@ -63,7 +63,10 @@ class Stream:
             print(parts[-1], end="", flush=True)
         self._tokenizer.end_text()
         self._tokens += len(times) - 1
-        if len(times) > 1:
+        if at_once:
+            self._followers += len(times) - 1
+            self._seconds += times[-1] - times[0]
+        elif len(times) > 1:
             self._first = self._first or f"first token {1e3 * (times[1] - times[0]):.1f} ms after {after}"
             self._followers += len(times) - 2
             self._seconds += times[-1] - times[1]
