@@ -162,7 +162,8 @@ Dims Decoder::dims_of(size_t input, int64_t tokens, int64_t past) const {
   Dims dims = engine_->inputs()[input].dims;
   for (int axis = 0; axis < dims.rank(); ++axis) {
     if (dims[axis] >= 0) continue;
-    const bool is_batch = axis == 0 && dims.rank() > 1;
+    const int batch_axes = roles_[input] == Role::kPositions ? dims.rank() - 1 : 1;
+    const bool is_batch = axis < batch_axes && dims.rank() > 1;
     dims[axis] = is_batch ? 1 : roles_[input] == Role::kMask ? past + tokens : tokens;
   }
   return dims;
@@ -178,7 +179,7 @@ void Decoder::set_tokens(int64_t tokens, int64_t past) {
         case Role::kIds:
           return at % kTokens;
         case Role::kPositions:
-          return past + at;
+          return past + at % tokens;
         case Role::kHasPast:
           return past > 0 ? 1 : 0;
         default:

@@ -49,13 +49,15 @@ GROWING = model(
     [value_info("logits", ["B", "N", 12]), value_info("present.0.key", ["B", 1, "R", 12])],
     [TABLE, number("one", 1), number("two", 2), tensor([41, 12], [0.5] * 41 * 12) + field(8, "sizes_of_positions")])
 
-# States of fixed shape, whose outputs are in another order.
+# States of fixed shape, whose outputs are in another order, and positions of three axes.
 HYBRID = model(
-    [node("Gather", ["table", "input_ids"], ["x"], "embed"), node("Neg", ["past.0.conv"], ["present.0.conv"], "conv"),
-     node("Abs", ["past.0.recurrent"], ["present.0.recurrent"], "recurrent"), node("Abs", ["x"], ["logits"], "head")],
-    [value_info("input_ids", ["B", "N"], I64), value_info("past.0.conv", ["B", 3, 2]), value_info("past.0.recurrent", ["B", 2, 5, 4])],
+    [node("Gather", ["table", "input_ids"], ["x"], "embed"), with_integers(node("Cast", ["position_ids"], ["places"], "places"), to=1),
+     with_integers(node("ReduceSum", ["places", "zero"], ["place"], "sum"), keepdims=0), node("Unsqueeze", ["place", "two"], ["column"], "column"),
+     node("Add", ["x", "column"], ["sum"], "add"), node("Neg", ["past.0.conv"], ["present.0.conv"], "conv"),
+     node("Abs", ["past.0.recurrent"], ["present.0.recurrent"], "recurrent"), node("Abs", ["sum"], ["logits"], "head")],
+    [value_info("input_ids", ["B", "N"], I64), value_info("position_ids", [3, "B", "N"], I64), value_info("past.0.conv", ["B", 3, 2]), value_info("past.0.recurrent", ["B", 2, 5, 4])],
     [value_info("logits", ["B", "N", 12]), value_info("present.0.recurrent", ["B", 2, 5, 4]), value_info("present.0.conv", ["B", 3, 2])],
-    [TABLE])
+    [TABLE, number("zero", 0), number("two", 2)])
 
 
 class Decode(Command):
