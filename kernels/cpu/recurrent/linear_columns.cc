@@ -62,7 +62,7 @@ HWY_NOINLINE void weigh(StateRows state, int64_t rows, const float* const (&vect
   }
 }
 
-// to = from, of one position times its factor, plus the products of vectors[t] and added[t]'.
+// to = from, each row times its factor, plus the products of vectors[t] and added[t]'.
 template <int positions>
 HWY_NOINLINE void update(StateRows from, StateRows to, int64_t rows,
                          const float* const (&vectors)[positions], PositionRows factors,
@@ -83,9 +83,8 @@ HWY_NOINLINE void update(StateRows from, StateRows to, int64_t rows,
       LinearV state[kCount];
 #pragma GCC unroll 32
       for (int i = 0; i < kCount; ++i) {
-        state[i] = hn::LoadU(d, read + i * kLinearLanes);
-        if constexpr (positions == 1)
-          state[i] = hn::Mul(linear_number(factors.data[row * factors.step]), state[i]);
+        const LinearV factor = linear_number(factors.data[row * factors.step]);
+        state[i] = hn::Mul(factor, hn::LoadU(d, read + i * kLinearLanes));
       }
 #pragma GCC unroll 4
       for (int t = 0; t < positions; ++t) {
@@ -133,62 +132,43 @@ HWY_INLINE void copy_columns(const float* from, float* to, int64_t count) {
     std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
 }
 
-// Takes the state through the positions, several at a time where that is possible, so that it is
-// read and written less often. Position i then reads the state before the first position, and adds
-// for each earlier position j the product of their vectors times what j adds to the state.
+// Takes the state through the positions, several at a time where all rows have one decay, so that
+// it is read and written less often. Position i then reads the state before the first position, and
+// adds for each earlier position j the product of their vectors times what j adds to the state,
+// each times the decays between.
 class LinearRun {
  public:
   explicit LinearRun(const LinearColumns& columns) : columns_(columns), state_(columns.first) {}
 
   void run() {
     int64_t t = 0;
-    while (t < columns_.positions) {
-      if (can_join(t)) {
+    if (!columns_.decay_is_by_row)
+      for (; t + kMostPositions <= columns_.positions; t += kMostPositions)
         advance<kMostPositions>(t);
-        t += kMostPositions;
-      } else {
-        if (!columns_.decay_is_by_row) factors_[0] = factor_ * decay(t);
-        advance<1>(t);
-        ++t;
-      }
-    }
-    if (factor_ == 1) return;
-    for (int64_t row = 0; row < columns_.rows; ++row) {
-      float* const numbers = state_.data + row * state_.pitch;
-      scale(factor_, numbers, numbers);
-    }
+    for (; t < columns_.positions; ++t) advance<1>(t);
   }
 
  private:
   static const float* at(const PositionRows& of, int64_t t) { return of.data + t * of.step; }
   float decay(int64_t t) const {
-    if (columns_.decay.data == nullptr) return 1;
+    if (columns_.decay.data == nullptr || columns_.decay_is_by_row) return 1;
     return hn::GetLane(exp_f32(LinearD(), linear_number(*at(columns_.decay, t))));
   }
 
-  // Whether positions from t on may go through the state together. It is then not multiplied by
-  // their decays: what is in memory times the product of all decays is the state. That product is
-  // limited, because values are divided by it: those above 3e35 may overflow.
-  bool can_join(int64_t t) {
-    constexpr float kLeastFactor = 1e-3F, kMostFactor = 1e3F;
-    if (columns_.decay_is_by_row || t + kMostPositions > columns_.positions) return false;
-    float factor = factor_;
-    for (int i = 0; i < kMostPositions; ++i) {
-      factors_[i] = factor *= decay(t + i);
-      if (!(factor > kLeastFactor && factor < kMostFactor)) return false;
-    }
-    return true;
-  }
-
-  // factors_: of positions from t on.
   template <int positions>
   void advance(int64_t t) {
     const int64_t rows = columns_.rows;
     float added[positions][kStateColumns], sums[positions][kStateColumns];
     const float *keys[positions], *weights[positions], *queries[positions];
+    // all[i]: the decays of positions 0 to i; since[i][j]: of those behind j, up to i.
+    float all[positions], since[positions][positions];
     for (int i = 0; i < positions; ++i) {
       keys[i] = at(columns_.k, t + i);
       queries[i] = at(columns_.q, t + i);
+      const float own = decay(t + i);
+      all[i] = i == 0 ? own : all[i - 1] * own;
+      for (int j = 0; j < i; ++j) since[i][j] = since[i - 1][j] * own;
+      since[i][i] = 1;
     }
     const auto weigh_by = [&](const float* const(&vectors)[positions]) {
       for (int i = 0; i < positions; ++i)
@@ -196,40 +176,35 @@ class LinearRun {
       weigh<positions>(state_, rows, weights, sums);
     };
     if (columns_.decay_is_by_row) fade(t);
-    // The state after a position, in units of what will be in memory.
-    const auto unit = [&](int i) { return positions == 1 ? 1 : factors_[i]; };
     if (columns_.beta.data != nullptr) weigh_by(keys);
     for (int i = 0; i < positions; ++i) {
       std::fill(added[i] + columns_.columns, added[i] + kStateColumns, 0.0F);
       copy_columns(at(columns_.v, t + i), added[i], columns_.columns);
-      float factor = 1;
-      if (columns_.beta.data != nullptr) {
-        factor = *at(columns_.beta, t + i);
-        add_scaled(-factors_[i], sums[i], added[i]);
-        for (int j = 0; j < i; ++j)
-          add_scaled(-unit(i) * product(keys[i], keys[j], rows), added[j], added[i]);
-      }
-      scale(factor / unit(i), added[i], added[i]);
+      if (columns_.beta.data == nullptr) continue;
+      add_scaled(-all[i], sums[i], added[i]);
+      for (int j = 0; j < i; ++j)
+        add_scaled(-since[i][j] * product(keys[i], keys[j], rows), added[j], added[i]);
+      scale(*at(columns_.beta, t + i), added[i], added[i]);
     }
     float* y = columns_.y + t * columns_.y_step;
     for (int64_t reader = 0; reader < columns_.readers; ++reader) {
       weigh_by(queries);
       for (int i = 0; i < positions; ++i) {
-        scale(factors_[i], sums[i], sums[i]);
+        scale(all[i], sums[i], sums[i]);
         for (int j = 0; j <= i; ++j)
-          add_scaled(unit(i) * product(queries[i], keys[j], rows), added[j], sums[i]);
+          add_scaled(since[i][j] * product(queries[i], keys[j], rows), added[j], sums[i]);
         scale(columns_.scale, sums[i], sums[i]);
         copy_columns(sums[i], y + i * columns_.y_step, columns_.columns);
         queries[i] += columns_.reader_step;
       }
       y += columns_.y_reader_step;
     }
+    for (int j = 0; j + 1 < positions; ++j) scale(since[positions - 1][j], added[j], added[j]);
     const StateRows to = t + positions == columns_.positions ? columns_.last : columns_.between;
-    const PositionRows factors =
-        columns_.decay_is_by_row ? PositionRows{columns_.scratch, 1} : PositionRows{factors_, 0};
+    const PositionRows factors = columns_.decay_is_by_row ? PositionRows{columns_.scratch, 1}
+                                                          : PositionRows{&all[positions - 1], 0};
     update<positions>(state_, to, rows, keys, factors, added);
     state_ = to;
-    factor_ = unit(positions - 1);
   }
 
   // The exponentials of the decays of all rows, in scratch memory.
@@ -251,9 +226,7 @@ class LinearRun {
   }
 
   const LinearColumns& columns_;
-  StateRows state_;                      // before the next position
-  float factor_ = 1;                     // the state is this times what is in memory
-  float factors_[kMostPositions] = {1};  // the same after the decays of the next positions
+  StateRows state_;  // before the next position
 };
 
 }  // namespace
