@@ -1,5 +1,5 @@
 // LinearAttention: a warp takes kColumns columns of a head's state through all positions. Lane i
-// has rows i, i + 32, ... of them in registers.
+// keeps rows i, i + 32, ... of these columns in registers.
 //
 // Layer gives Index, kRows (of a lane), kColumns, kHasState, kHasDecay, kHasBeta, and
 //   batch(), length(), heads(), rows(), columns()          sizes

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "anneal/core/integer.h"
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/cuda/kernels/function_kernel.h"
+#include "anneal/kernels/cuda/recurrent/layer_text.h"
 #include "anneal/kernels/cuda/text/program_text.h"
 #include "anneal/kernels/cuda/text/shape_text.h"
 
@@ -55,33 +55,23 @@ class LinearAttentionText {
   }
 
  private:
-  using Names = std::initializer_list<std::string_view>;  // of coordinates
-
-  bool has(size_t input) const {
-    return input < request_.inputs.size() && request_.inputs[input].present;
-  }
-  static std::string function(std::string_view result, std::string_view name,
-                              std::string_view parameters, std::string_view body) {
-    return fmt::format("  __device__ {} {}({}) const {{ {} }}\n", result, name, parameters, body);
-  }
+  bool has(size_t input) const { return is_present(request_, input); }
   std::string size(std::string_view name, size_t input, int axis) {
-    return function(
-        "Index", name, "",
-        fmt::format("return Index({});", extents_.input_dim(static_cast<int>(input), axis)));
+    return size_text(extents_, name, input, axis);
   }
-  std::string element(bool of_output, size_t operand, Names at) {
-    const auto& operands = of_output ? request_.outputs : request_.inputs;
+  std::string element(bool of_output, size_t operand, CoordinateNames at) {
     return fmt::format("{}{}[{}]", of_output ? "y" : "x", operand,
-                       offset_text(request_, extents_, {of_output, static_cast<int>(operand)},
-                                   operands[operand].type.shape,
-                                   [&](int axis) { return std::string(at.begin()[axis]); }));
+                       place_text(request_, extents_, of_output, operand, at));
   }
-  std::string get(std::string_view name, std::string_view parameters, size_t input, Names at) {
+  std::string get(std::string_view name, std::string_view parameters, size_t input,
+                  CoordinateNames at) {
     if (!has(input)) return "";
-    return function("f32", name, parameters, fmt::format("return {};", element(false, input, at)));
+    return function_text("f32", name, parameters,
+                         fmt::format("return {};", element(false, input, at)));
   }
-  std::string put(std::string_view name, std::string_view parameters, size_t output, Names at) {
-    return function("void", name, parameters, element(true, output, at) + " = value;");
+  std::string put(std::string_view name, std::string_view parameters, size_t output,
+                  CoordinateNames at) {
+    return function_text("void", name, parameters, element(true, output, at) + " = value;");
   }
   int64_t heads(size_t input) const { return request_.inputs[input].type.shape[2].value(); }
 
@@ -96,10 +86,10 @@ class LinearAttentionText {
     const std::string_view row = op_.transposed ? "j" : "i", column = op_.transposed ? "i" : "j";
     return size("batch", kValue, 0) + size("length", kValue, 1) + size("heads", kValue, 2) +
            size("columns", kValue, 3) + size("rows", kKey, 3) +
-           function("Index", "readers", "", fmt::format("return Index({});", readers)) +
-           function("f32", "scale", "",
-                    fmt::format("return {};",
-                                literal(RegisterType::kF32, std::bit_cast<uint32_t>(op_.scale)))) +
+           function_text("Index", "readers", "", fmt::format("return Index({});", readers)) +
+           function_text("f32", "scale", "",
+                         fmt::format("return {};", literal(RegisterType::kF32,
+                                                           std::bit_cast<uint32_t>(op_.scale)))) +
            get("q", "Index b, Index t, Index head, [[maybe_unused]] Index reader, Index i", kQuery,
                {"b", "t", query, "i"}) +
            get("k", "Index b, Index t, Index head, Index i", kKey,
@@ -138,9 +128,10 @@ KernelResult make_linear_attention(const LinearAttention& op, const Request& req
     if (request.inputs[i].present) parts.inputs.push_back(i);
   parts.sources = extents.sources();
   parts.geometry = [spec = &spec_of(request.device)](FunctionParts::Views inputs,
-                                                     FunctionParts::Views) {
+                                                     FunctionParts::Views outputs) {
     const Dims& v = inputs[kValue].dims;
-    const int64_t warps = v[0] * v[2] * ceil_div(v[3], kStateColumnsOfWarp);
+    const bool is_empty = count(outputs[0].dims) == 0 && count(outputs[1].dims) == 0;
+    const int64_t warps = is_empty ? 0 : v[0] * v[2] * ceil_div(v[3], kStateColumnsOfWarp);
     return Geometry{.grid = {resident_blocks_for(*spec, warps * 32, kLinearThreads), 1, 1},
                     .block = {kLinearThreads, 1, 1}};
   };

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +16,7 @@
 #include "anneal/kernels/cuda/kernels/entries.h"
 #include "anneal/kernels/cuda/kernels/function_kernel.h"
 #include "anneal/kernels/cuda/kernels/fused_product_kernel.h"
+#include "anneal/kernels/cuda/recurrent/layer_text.h"
 #include "anneal/kernels/cuda/text/operand_views.h"
 #include "anneal/kernels/cuda/text/program_text.h"
 #include "anneal/kernels/cuda/text/shape_text.h"
@@ -44,8 +44,6 @@ int64_t gate_count(RecurrentKind kind) {
 
 // The text of a Recurrent of a request.
 class RecurrentText {
-  using Names = std::initializer_list<std::string_view>;  // of coordinates
-
  public:
   RecurrentText(const Recurrent& op, const Request& request, Extents& extents, int64_t rows,
                 bool is_projected)
@@ -85,9 +83,7 @@ class RecurrentText {
   }
 
  private:
-  bool has(size_t input) const {
-    return input < request_.inputs.size() && request_.inputs[input].present;
-  }
+  bool has(size_t input) const { return is_present(request_, input); }
   std::string number(double value) const {
     return type_ == RegisterType::kF64
                ? literal(type_, std::bit_cast<uint64_t>(value))
@@ -113,50 +109,41 @@ class RecurrentText {
     names_ = fmt::format("{}", fmt::join(names, ", "));
     return fmt::format("{}", fmt::join(all, between));
   }
-  static std::string function(std::string_view result, std::string_view name,
-                              std::string_view parameters, std::string_view body) {
-    return fmt::format("  __device__ {} {}({}) const {{ {} }}\n", result, name, parameters, body);
-  }
   std::string size(std::string_view name, size_t input, int axis) {
-    return function(
-        "Index", name, "",
-        fmt::format("return Index({});", extents_.input_dim(static_cast<int>(input), axis)));
+    return size_text(extents_, name, input, axis);
   }
-  std::string offset(bool output, size_t operand, Names at) {
-    const auto& operands = output ? request_.outputs : request_.inputs;
-    return offset_text(request_, extents_, {output, static_cast<int>(operand)},
-                       operands[operand].type.shape,
-                       [&](int axis) { return std::string(at.begin()[axis]); });
-  }
-  static std::string parameters(Names at) {
+  static std::string parameters(CoordinateNames at) {
     std::string text;
     for (const std::string_view name : at)
       text += fmt::format("{}[[maybe_unused]] Index {}", text.empty() ? "" : ", ", name);
     return text;
   }
   // An element of an input; 0 if the input is absent.
-  std::string element(std::string_view name, size_t input, Names at, std::string_view given = {}) {
-    const std::string from =
-        fmt::format("x{}[{}]", input, has(input) ? offset(false, input, at) : "");
-    return function("Acc", name, given.empty() ? parameters(at) : std::string(given),
-                    has(input)
-                        ? fmt::format("return {};", loaded(request_.inputs[input].type.dtype, from))
-                        : "return Acc(0);");
+  std::string element(std::string_view name, size_t input, CoordinateNames at,
+                      std::string_view given = {}) {
+    const std::string from = fmt::format(
+        "x{}[{}]", input, has(input) ? place_text(request_, extents_, false, input, at) : "");
+    return function_text(
+        "Acc", name, given.empty() ? parameters(at) : std::string(given),
+        has(input) ? fmt::format("return {};", loaded(request_.inputs[input].type.dtype, from))
+                   : "return Acc(0);");
   }
-  std::string put(std::string_view name, size_t output, Names at) {
+  std::string put(std::string_view name, size_t output, CoordinateNames at) {
     const bool is_there = output < request_.outputs.size();
-    return function("void", name, parameters(at) + ", [[maybe_unused]] Acc value",
-                    is_there ? fmt::format("y{}[{}] = {};", output, offset(true, output, at),
-                                           stored(dtype_, "value"))
-                             : "");
+    return function_text("void", name, parameters(at) + ", [[maybe_unused]] Acc value",
+                         is_there ? fmt::format("y{}[{}] = {};", output,
+                                                place_text(request_, extents_, true, output, at),
+                                                stored(dtype_, "value"))
+                                  : "");
   }
   std::string length() {
     if (!has(kLengths))
-      return function("Index", "length", "[[maybe_unused]] Index n", "return steps();");
-    return function("Index", "length", "Index n",
-                    fmt::format("return Index(recurrent::limited(i64(x{}[{}]), i64(0), "
-                                "i64(steps())));",
-                                size_t{kLengths}, offset(false, kLengths, {"n"})));
+      return function_text("Index", "length", "[[maybe_unused]] Index n", "return steps();");
+    return function_text(
+        "Index", "length", "Index n",
+        fmt::format("return Index(recurrent::limited(i64(x{}[{}]), i64(0), "
+                    "i64(steps())));",
+                    size_t{kLengths}, place_text(request_, extents_, false, kLengths, {"n"})));
   }
   std::string activation(std::string_view name, Activation kind, size_t which, bool is_clipped) {
     const std::string a = number(op_.alphas.empty() ? 0 : op_.alphas[which]);
@@ -165,7 +152,7 @@ class RecurrentText {
                                  ? fmt::format("x = recurrent::limited(x, {}, {}); ",
                                                number(-op_.clip), number(op_.clip))
                                  : "";
-    return function(
+    return function_text(
         "Acc", name, "Acc x",
         clip + fmt::format("return {};", fmt::format(fmt::runtime(formula(kind)), fmt::arg("a", a),
                                                      fmt::arg("b", b))));
@@ -211,10 +198,10 @@ class RecurrentText {
   }
   std::string reverse() const {
     const bool always = op_.direction == Direction::kReverse;
-    return function("bool", "reverse", "[[maybe_unused]] Index d",
-                    op_.direction == Direction::kBidirectional ? "return d == 1;"
-                    : always                                   ? "return true;"
-                                                               : "return false;");
+    return function_text("bool", "reverse", "[[maybe_unused]] Index d",
+                         op_.direction == Direction::kBidirectional ? "return d == 1;"
+                         : always                                   ? "return true;"
+                                                                    : "return false;");
   }
 
   std::string layer() {
@@ -231,7 +218,7 @@ class RecurrentText {
         activation("gate", op_.gate, 0, true) + activation("cell", op_.cell, 1, true) +
         activation("output", op_.output, 2, false);
     if (is_projected_) {
-      functions += function(
+      functions += function_text(
           "Acc", "projected", "Index d, Index t, Index n, Index row",
           fmt::format("return sums[((i64(d) * steps() + t) * batch() + n) * (units() * i64({})) + "
                       "row];",
