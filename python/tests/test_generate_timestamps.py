@@ -60,6 +60,11 @@ def test_models_without_timestamps():
     for settings, ends in (({}, {END}), ({"no_timestamps_token_id": NONE}, set())):
         with pytest.raises(Failure, match="has no timestamps"):
             Timestamps(settings, ends)
+    for none, last_start in (("x", 1), (END - 1, 1), (-5, 1), (NONE, -1), (NONE, "x")):
+        with pytest.raises(Failure, match="the first must be the largest"):
+            Timestamps({"no_timestamps_token_id": none, "max_initial_timestamp_index": last_start}, {END})
+    with pytest.raises(Failure, match="the model has 160 tokens, and generation_config.json has timestamps from 160 on"):
+        Timestamps({"no_timestamps_token_id": COUNT - 1}, {END}).exclude(numpy.zeros(COUNT), [])
 
 
 class Letters:
@@ -128,7 +133,7 @@ def test_the_command(tmp_path):
     # A pipe that is read as text has one kind of line end.
     assert done.stdout == re.sub("\r\n?", "\n", lines)
     few = generate(folder, path, "--max-tokens", 2)
-    assert few.returncode == 0 and few.stderr.count("1.0 s of speech have more than 2 tokens") == 2
+    assert few.returncode == 0 and few.stderr.count("the transcript of 1.0 s of speech was cut after 2 tokens") == 2
     for flags, text in ((("--timestamps", "--beams", 2), "leave out --beams"), (("--language", "en", "--timestamps"), "one language")):
         done = generate(folder, path, *flags)
         assert done.returncode == 2 and text in done.stderr

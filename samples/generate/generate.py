@@ -119,7 +119,9 @@ class Program:
         limit, excluded = self.limit(len(start)), excluded_tokens(self.settings)
         if self.flags.beams == 1:
             return generate(model, self.sampler, start, limit, self.ends, excluded, timestamps)
-        penalty = self.flags.length_penalty if self.flags.length_penalty is not None else self.settings.get("length_penalty", 1.0)
+        penalty = self.settings.get("length_penalty", 1.0) if self.flags.length_penalty is None else self.flags.length_penalty
+        if not isinstance(penalty, (int, float)) or not -10 <= penalty <= 10:
+            raise Failure(f"the length penalty {penalty} is not between -10 and 10: give another one with --length-penalty")
         search = BeamSearch(self.flags.beams, penalty, self.settings.get("early_stopping") is True)
         return search(model, start, limit, self.ends, excluded, forced)
 
@@ -165,7 +167,7 @@ class Program:
             line, covered = segments.end(count < limit) if segments else ("", seconds)
             print(line, end="", flush=True)
             if count == limit and covered == seconds:
-                note(f"generate: {seconds:.1f} s of speech have more than {limit} tokens, and the rest of the text is missing: try --max-tokens")
+                note(f"generate: the transcript of {seconds:.1f} s of speech was cut after {limit} tokens: try a larger --max-tokens")
             first += round(max(covered, LEAST_STEP) * features.rate)
 
 
@@ -229,8 +231,8 @@ def main() -> int:
     draws = flags.temperature or flags.top_k or flags.top_p != 1 or flags.seed is not None
     if flags.beams > 1 and (draws or flags.repetition_penalty != 1):
         raise Failure("--beams looks for the most probable text: leave out --temperature, --top-k, --top-p, --seed and --repetition-penalty")
-    if flags.length_penalty is not None and (flags.beams == 1 or not -10 <= flags.length_penalty <= 10):
-        raise Failure("--length-penalty needs --beams, and is between -10 and 10")
+    if flags.length_penalty is not None and flags.beams == 1:
+        raise Failure("--length-penalty needs --beams")
     if flags.beams > 1 and flags.timestamps:
         raise Failure("--timestamps takes one token after the other: leave out --beams")
     program = Program(flags)

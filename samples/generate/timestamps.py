@@ -27,9 +27,11 @@ class Timestamps:
         none = settings.get("no_timestamps_token_id")
         if none is None or not ends:
             raise Failure('the model has no timestamps: "no_timestamps_token_id" or "eos_token_id" is missing in its generation_config.json')
-        self._none: int = none
-        self._end = min(ends)
-        self._last_start: int | None = settings.get("max_initial_timestamp_index")
+        last_start = settings.get("max_initial_timestamp_index")
+        if not isinstance(none, int) or none <= min(ends) or not (last_start is None or (isinstance(last_start, int) and last_start >= 0)):
+            raise Failure(f"generation_config.json has no_timestamps_token_id {none}, max_initial_timestamp_index {last_start} and "
+                          f"eos_token_id {min(ends)}: the first must be the largest, and the second no less than 0")
+        self._none, self._end, self._last_start = none, min(ends), last_start
 
     def is_one(self, token: int) -> bool:
         return token > self._none
@@ -39,6 +41,8 @@ class Timestamps:
 
     def exclude(self, logits: numpy.ndarray, tokens: list[int]) -> None:
         """Sets the logits of tokens that may not follow `tokens`, which follow the prompt, to -infinity."""
+        if len(logits) <= self._none + 1:
+            raise Failure(f"the model has {len(logits)} tokens, and generation_config.json has timestamps from {self._none + 1} on")
         times = logits[self._none + 1:]
         logits[self._none] = -math.inf
         if not tokens:
