@@ -217,6 +217,7 @@ KernelResult make_planned(const Loading& loading, const Plan& plan, const Step& 
   SharedPacking* const packing = on_card ? nullptr : loading.packing.get();
   LoadedConstants ready(loading, packed_key(plan, step), packing);
   request.packed = &ready;
+  request.packs_in_runs = packing != nullptr;
   std::unique_lock<std::mutex> lock;
   if (packing) lock = std::unique_lock(packing->mutex());
   KernelResult made = entry->make(request);

@@ -440,9 +440,9 @@ struct Recurrent {
 // S' is the transpose of S. "Gated Delta Networks", Yang et al. 2024, with all inputs, has beta and
 // a decay for each head.
 // inputs, f32: q[B,T,Q,K], k[B,T,N,K], v[B,T,H,V], [state[B,H,K,V], or, transposed, [B,H,V,K]; by
-// default zeros], [decay[B,T,H,1 or K]], [beta[B,T,H or 1]]. H is a multiple of N, and of Q or the
-// reverse: consecutive heads share the same one. outputs: y[B,T,max(Q,H),V], the state after the
-// last position.
+// default zeros], [decay[B,T,H,1 or K]], [beta[B,T,H or 1]]. H is a multiple of N, and a multiple
+// or a divisor of Q: heads of the fewer serve consecutive heads of the more. outputs:
+// y[B,T,max(Q,H),V], the state after the last position.
 struct LinearAttention {
   float scale = 1;
   bool transposed = false;

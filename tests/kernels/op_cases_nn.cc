@@ -34,6 +34,11 @@ std::vector<OpCase> matmul_cases() {
       {"matmul_few_rows_by_transposed",
        MatMul{.transpose_b = true},
        {"f32[2,7,51]", "f32[2,70,51]"}},
+      // Blocks of columns that pack their part of it.
+      {"matmul_deep_blocks", MatMul{}, {"f32[2,17,2100]", "f32[2,2100,70]"}},
+      {"matmul_blocks_by_transposed", MatMul{.transpose_b = true}, {"f32[40,300]", "f32[70,300]"}},
+      {"matmul_blocks_of_rows", MatMul{}, {"f32[150,33]", "f32[33,45]"}},
+      {"matmul_bf16_deep_blocks", MatMul{}, {"bf16[2,18,2101]", "bf16[2,2101,70]"}},
       {"matmul_1x1", MatMul{}, {"f32[1,1]", "f32[1,1]"}},
       {"matmul_vector", MatMul{}, {"f32[1,129]", "const f32[129,23]"}},
       {"matmul", MatMul{}, {"f32[27,23]", "const f32[23,129]"}},

@@ -17,18 +17,18 @@ void FewRowsProduct::run(const FewRowsOperands& o) const {
     const int count = static_cast<int>(std::min<int64_t>(o.rows - first, FewRows::kMost));
     const float* const a = o.a + first * o.a_stride;
     float* const c = o.c + first * o.c_stride;
-    const auto* const b = reinterpret_cast<const std::byte*>(o.b);
     if (o.b_column == 1) {
-      loops.sums(b, o.b_k, o.k, o.columns, a, o.a_stride, count, c, o.c_stride);
+      loops.sums(o.b, o.b_k, o.k, o.columns, a, o.a_stride, count, c, o.c_stride);
       continue;
     }
     const float* rows[FewRows::kMost];
     for (int row = 0; row < count; ++row) rows[row] = a + row * o.a_stride;
-    loops.scores(b, o.b_column, o.columns, whole, rows, count, c, o.c_stride);
+    loops.scores(o.b, o.b_column, o.columns, whole, rows, count, c, o.c_stride);
+    const auto* const b = reinterpret_cast<const float*>(o.b);
     for (int row = 0; whole < o.k && row < count; ++row)
       for (int64_t column = 0; column < o.columns; ++column)
         for (int64_t k = whole; k < o.k; ++k)
-          c[row * o.c_stride + column] += rows[row][k] * o.b[column * o.b_column + k];
+          c[row * o.c_stride + column] += rows[row][k] * b[column * o.b_column + k];
   }
 }
 

@@ -1,17 +1,18 @@
 // Products of a few rows by a matrix that is read once, where it lies: packing it would take
 // longer.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 
 #include "anneal/kernels/cpu/gemm/few_rows.h"
 
 namespace anneal::cpu {
 
-// Of f32. Distances count elements.
+// Of f32, but for b. Distances count elements.
 struct FewRowsOperands {
   const float* a = nullptr;
   int64_t rows = 0, a_stride = 0;  // of adjacent elements
-  const float* b = nullptr;
+  const std::byte* b = nullptr;    // of the loops' type
   int64_t k = 0, columns = 0;
   int64_t b_k = 0, b_column = 0;  // from element to element of b
   float* c = nullptr;
@@ -25,7 +26,8 @@ struct FewRowsProduct {
   static bool takes(const FewRowsOperands& operands);
 
   FewRows loops;
-  // REQUIRES: takes() the sizes and distances
+  // REQUIRES: takes() the sizes and distances; b is f32, or k is a multiple of FewRows::kMultiple,
+  // or b_column is 1
   void run(const FewRowsOperands& operands) const;
 };
 

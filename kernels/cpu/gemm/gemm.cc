@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include "anneal/core/fail.h"
@@ -92,7 +93,7 @@ void store_row(const float* row, int64_t width, PackTo place, float* to) {
   if (place == PackTo::kCache || width % 4 != 0) {
     std::memcpy(to, row, static_cast<size_t>(width) * sizeof(float));
   } else {
-    for (int64_t i = 0; i < width; i += 4) _mm_stream_ps(to + i, _mm_load_ps(row + i));
+    for (int64_t i = 0; i < width; i += 4) _mm_stream_ps(to + i, _mm_loadu_ps(row + i));
   }
 }
 
@@ -278,6 +279,39 @@ void pack_weights8(const PackLayout& layout, const PackSource& source, int64_t f
   }
 }
 
+void clear_panel(const PackLayout& layout, int64_t panel, std::byte* to) {
+  std::memset(to + panel * layout.panel_bytes(), 0, static_cast<size_t>(layout.panel_bytes()));
+}
+
+// Panels whose elements lie as they shall, row by row: one row of all panels after the other, since
+// the hardware fetches long pieces of rows ahead better than one short piece of each row.
+bool has_rows_of_panels(const PackLayout& layout, const PackSource& source) {
+  if (source.column_stride != 1 || source.k_dims.rank() != 1) return false;
+  return has_half_weights(layout.kind) ||
+         (layout.kind == GemmKind::kF32 && source.dtype == DataType::kF32);
+}
+template <class T>
+void pack_rows(const PackLayout& layout, const PackSource& source, int64_t first, int64_t columns,
+               PackTo where, std::byte* to) {
+  constexpr int64_t kRowsAhead = 8, kOfALine = 64 / sizeof(T);
+  const int64_t width = layout.tile_columns, step = source.k_strides[0];
+  const int64_t panel = layout.panel_bytes() / static_cast<int64_t>(sizeof(T));
+  const auto* from = reinterpret_cast<const T*>(source.data) + first;
+  for (int64_t k = 0; k < layout.k; ++k, from += step) {
+    if (k + kRowsAhead < layout.k)
+      for (int64_t i = 0; i < columns; i += kOfALine) hwy::Prefetch(from + kRowsAhead * step + i);
+    T* out = reinterpret_cast<T*>(to) + k * width;
+    for (int64_t i = 0; i < columns; i += width, out += panel) {
+      const int64_t taken = std::min(width, columns - i);
+      if constexpr (std::is_same_v<T, float>)
+        store_row(from + i, taken, where, out);
+      else
+        std::memcpy(out, from + i, static_cast<size_t>(taken) * sizeof(T));
+    }
+  }
+  if (where == PackTo::kMemory) hwy::FlushStream();
+}
+
 // Copies weights of f16 or bf16.
 void pack_half_weights(const PackLayout& layout, const PackSource& source, int64_t first,
                        int64_t width, std::byte* to) {
@@ -285,10 +319,6 @@ void pack_half_weights(const PackLayout& layout, const PackSource& source, int64
   auto* const out = reinterpret_cast<uint16_t*>(to);
   const int64_t step = source.k_strides[0], columns = layout.tile_columns;
   // Reads adjacent weights one after the other.
-  if (source.column_stride == 1) {
-    for (int64_t k = 0; k < layout.k; ++k) std::copy_n(from + k * step, width, out + k * columns);
-    return;
-  }
   for (int64_t i = 0; i < width; ++i, from += source.column_stride)
     for (int64_t k = 0; k < layout.k; ++k) out[k * columns + i] = from[k * step];
 }
@@ -373,14 +403,30 @@ std::string PackLayout::form() const {
                             has_zeros ? " and zero points" : "", group);
 }
 
+void pack_panels(const PackLayout& layout, const PackSource& source, int64_t begin, int64_t end,
+                 std::byte* to, PackTo where) {
+  end = std::min(end, layout.panels());
+  if (!has_rows_of_panels(layout, source)) {
+    for (int64_t panel = begin; panel < end; ++panel) pack_panel(layout, source, panel, to, where);
+    return;
+  }
+  const int64_t first = begin * layout.tile_columns;
+  const int64_t columns = std::min(end * layout.tile_columns, layout.n) - first;
+  std::byte* const out = to + begin * layout.panel_bytes();
+  if (columns % layout.tile_columns != 0) clear_panel(layout, end - 1, to);
+  layout.kind == GemmKind::kF32 ? pack_rows<float>(layout, source, first, columns, where, out)
+                                : pack_rows<uint16_t>(layout, source, first, columns, where, out);
+}
+
 void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
                 PackTo where) {
+  if (has_rows_of_panels(layout, source))
+    return pack_panels(layout, source, panel, panel + 1, to, where);
   const int64_t first = panel * layout.tile_columns;
   const int64_t width = std::min<int64_t>(layout.tile_columns, layout.n - first);
   std::byte* const out = to + panel * layout.panel_bytes();
   // Columns and lanes beyond the matrix count as zeros.
-  if (width < layout.tile_columns || layout.elements_per_lane > 1)
-    std::memset(out, 0, static_cast<size_t>(layout.panel_bytes()));
+  if (width < layout.tile_columns || layout.elements_per_lane > 1) clear_panel(layout, panel, to);
   switch (layout.kind) {
     case GemmKind::kF32:
       return pack_f32(layout, source, first, width, where, out);

@@ -30,6 +30,11 @@ GemmKernels gemm_of(DataType operands, Isa isa);
 enum class PackTo : uint8_t { kCache, kMemory };
 void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
                 PackTo where = PackTo::kCache);
+// Panels [begin, end) of those that there are. Some beside each other are faster than one at a time
+// if the columns of a row are adjacent.
+constexpr int64_t kPanelsAtOnce = 4;
+void pack_panels(const PackLayout& layout, const PackSource& source, int64_t begin, int64_t end,
+                 std::byte* to, PackTo where = PackTo::kCache);
 
 // kU8S8 leaves zero points out, and moves unsigned right sides and signed left sides by 128. With
 // zero points za and zb of the moved operands, column n therefore starts at

@@ -2,7 +2,7 @@
 //   cpu.matmul.quantized_weights   of f32 by constant weights of 2, 4 or 8 bits, which stay so in
 //                                  memory
 //   cpu.matmul.packed              all others; a few rows of f32 read a matrix that is no constant
-//                                  where it lies
+//                                  where it lies, and for more rows each block packs its columns
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -18,6 +18,7 @@
 #include "anneal/kernels/cpu/base/workspace.h"
 #include "anneal/kernels/cpu/gemm/few_rows_product.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
+#include "anneal/kernels/cpu/gemm/matmul_plan.h"
 #include "anneal/kernels/cpu/program/epilogue.h"
 
 namespace anneal::cpu {
@@ -30,56 +31,12 @@ TensorView transposed(TensorView view) {
   return view;
 }
 
+// What a thread packs of a right-hand side that is no constant, if a few blocks of rows read it: it
+// stays in the second-level cache.
+constexpr int64_t kPackedBytes = 256 << 10, kMostRowBlocks = 4;
+
 // Of a block of the product of few rows, whose sums stay in the first-level cache.
 constexpr int64_t kFewRowsColumns = 256, kFewRowsBlock = 16;
-
-// Where each of a batch of matrices is, counted in elements or in matrices.
-struct BatchOffsets {
-  Dims dims, strides;
-  int64_t operator()(int64_t batch) const {
-    int64_t offset = 0;
-    for (int axis = dims.rank() - 1; axis >= 0; --axis) {
-      offset += batch % dims[axis] * strides[axis];
-      batch /= dims[axis];
-    }
-    return offset;
-  }
-};
-
-// Strides of a view's leading axes for batches of these dims.
-BatchOffsets batch_offsets(const Dims& batches, const Dims& dims, const Dims& strides) {
-  BatchOffsets offsets{batches, Dims::filled(batches.rank(), 0)};
-  const int missing = batches.rank() - (dims.rank() - 2);
-  for (int axis = 0; axis < dims.rank() - 2; ++axis)
-    if (dims[axis] != 1) offsets.strides[missing + axis] = strides[axis];
-  return offsets;
-}
-
-// Where an output that the product writes itself lies, and its columns.
-struct DirectOutput {
-  int64_t begin = 0, end = 0, row = 0;
-  BatchOffsets batch;
-};
-
-struct PreparedMatMul final : PreparedKernel {
-  explicit PreparedMatMul(Epilogues::Spaces made) : spaces(std::move(made)) {}
-  Epilogues::Spaces spaces;
-  int64_t m = 0, n = 0, k = 0, batches = 1;
-  int64_t a_row = 0, a_k = 0;
-  BatchOffsets a_batch, b_batch, b_matrix;
-  PackLayout layout;
-  PackSource b;  // of the first matrix, without data
-  int64_t b_matrices = 1;
-  GemmBlocks blocks;
-  // Of columns and of rows, if a few rows read b where it lies; else 0.
-  int64_t few_blocks = 0, few_parts = 0;
-  bool a_is_direct = false, c_is_direct = false;
-  std::vector<DirectOutput> c;  // all outputs, if c_is_direct
-  // Byte offsets: shared in the workspace, the others in a thread's part.
-  size_t packed_at = 0, columns_at = 0, parts_at = 0, part_bytes = 0;
-  size_t c_at = 0, sums_at = 0, tape_at = 0;
-  int64_t a_pitch = 0;  // bytes
-};
 
 class PackedMatMul final : public Kernel {
  public:
@@ -90,7 +47,9 @@ class PackedMatMul final : public Kernel {
         group_(scale_group(op, request)),
         kernels_(kernels_for(op, request)),
         load_(load_block(isa_of(request.device))),
-        few_rows_{few_rows(isa_of(request.device), DataType::kF32)},
+        few_rows_{few_rows(isa_of(request.device), has_half_weights(kernels_.kind)
+                                                       ? request.inputs[1].type.dtype
+                                                       : DataType::kF32)},
         epilogues_(std::move(epilogues)) {
     const Tensor* b = request.inputs[1].constant;
     const bool has_zero = request.op_input_count > 3 && request.inputs[3].present;
@@ -99,15 +58,17 @@ class PackedMatMul final : public Kernel {
                                    request.inputs[1].type.dtype == DataType::kU8);
     const bool needs_zero = has_zero && kernels_.kind == GemmKind::kI16;
     if (b == nullptr || (needs_zero && zero == nullptr)) return;
+    if (request.packs_in_runs && group_ == 0) return;
     TensorView view = kernel_view(*b);
     if (op_.transpose_b) view = transposed(view);
     auto [layout, source] = right_side(view, zero != nullptr ? kernel_view(*zero) : TensorView{});
     if (group_ > 0) add_scales(source, kernel_view(*request.inputs[4].constant));
     const auto fill = [&, &layout = layout, &source = source](std::byte* to) {
-      for_parts(request, matrices_of(view.dims) * layout.panels(), [&](int64_t part) {
-        const int64_t matrix = part / layout.panels();
-        pack_panel(layout, matrix_of(source, view, matrix), part % layout.panels(),
-                   to + matrix * static_cast<int64_t>(layout.bytes()), PackTo::kMemory);
+      const int64_t parts = ceil_div(layout.panels(), kPanelsAtOnce);
+      for_parts(request, matrices_of(view.dims) * parts, [&](int64_t part) {
+        const int64_t matrix = part / parts, panel = part % parts * kPanelsAtOnce;
+        pack_panels(layout, matrix_of(source, view, matrix), panel, panel + kPanelsAtOnce,
+                    to + matrix * static_cast<int64_t>(layout.bytes()), PackTo::kMemory);
       });
     };
     packed_ = packed_constant(request, layout.form(),
@@ -167,6 +128,7 @@ class PackedMatMul final : public Kernel {
     }
     const auto lane = static_cast<int64_t>(kernels_.elements_per_lane);
     p.blocks = GemmBlocks(kernels_, p.m, p.n, p.layout.lanes(), p.batches, threads);
+    p.packs_blocks = packs_blocks(p, threads);
     p.a_is_direct = reads_directly(a.dtype, p);
     lay_out(p, lane, threads);
     return made;
@@ -176,14 +138,19 @@ class PackedMatMul final : public Kernel {
     const auto& p = static_cast<const PreparedMatMul&>(*args.prepared);
     if (count(args.outputs[0].dims) == 0) return;
     if (p.few_blocks > 0) return run_few_rows(p, args);
+    if (p.packs_blocks) return run_packing(p, args);
     const std::byte* packed = packed_ ? packed_->bytes().data() : args.workspace + p.packed_at;
     if (!packed_) pack_right_side(p, args);
     const bool has_b_zero =
         int8_ && kernels_.kind == GemmKind::kU8S8 && compensate(p, args, packed);
     const auto run = [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
-      for (int64_t item = begin; item < end; ++item)
-        run_block(p, args, packed, has_b_zero, item, part);
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t batch = item / p.blocks.count(), within = item % p.blocks.count();
+        const int64_t column = within % p.blocks.column_blocks * p.blocks.columns;
+        run_block(p, args, packed + panels_at(p, p.b_matrix(batch), column), has_b_zero, batch,
+                  within / p.blocks.column_blocks * p.blocks.rows, column, part);
+      }
     };
     args.team.for_ranges(p.batches * p.blocks.count(), 1, run);
   }
@@ -270,10 +237,27 @@ class PackedMatMul final : public Kernel {
     return lanes && p.a_k == 1 && (stride % 4096 != 0 || p.blocks.rows < 8);
   }
 
+  // Narrows the blocks if they shall pack. With 8-bit operands, sums of all columns are needed
+  // first.
+  bool packs_blocks(PreparedMatMul& p, int threads) const {
+    if (packed_ || kernels_.kind == GemmKind::kU8S8 || p.b_matrices < p.batches ||
+        p.blocks.row_blocks > kMostRowBlocks)
+      return false;
+    const int64_t panel = std::max<int64_t>(p.layout.panel_bytes(), 1),
+                  width = p.layout.tile_columns;
+    const int64_t columns =
+        std::min(p.blocks.columns, std::max<int64_t>(kPackedBytes / panel, 1) * width);
+    const int64_t blocks = std::max<int64_t>(ceil_div(p.n, columns), 1);
+    if (threads > 1 && p.batches * blocks < 2 * threads) return false;
+    p.blocks.columns = columns, p.blocks.column_blocks = blocks;
+    return true;
+  }
+
   void lay_out(PreparedMatMul& p, int64_t lane, int threads) const {
     const size_t padded = static_cast<size_t>(p.layout.padded_columns());
     p.packed_at = 0;
-    p.columns_at = packed_ ? 0 : p.layout.bytes() * static_cast<size_t>(p.b_matrices);
+    p.columns_at =
+        packed_ || p.packs_blocks ? 0 : p.layout.bytes() * static_cast<size_t>(p.b_matrices);
     const size_t columns_bytes =
         kernels_.kind == GemmKind::kU8S8 ? padded * 8 * static_cast<size_t>(p.b_matrices) : 0;
     p.parts_at = cache_aligned(p.columns_at + columns_bytes);
@@ -287,19 +271,52 @@ class PackedMatMul final : public Kernel {
         (p.c_is_direct ? 0 : cache_aligned(rows * static_cast<size_t>(p.blocks.columns) * 4));
     p.tape_at = p.sums_at + cache_aligned(rows * 4);
     p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
+    if (p.packs_blocks) {
+      p.packed_at = p.part_bytes;
+      p.part_bytes +=
+          static_cast<size_t>(p.blocks.columns / p.layout.tile_columns * p.layout.panel_bytes());
+      p.part_bytes = cache_aligned(p.part_bytes);
+    }
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
+  }
+
+  // Bytes from the first panel of the first matrix to the one that has this column.
+  static int64_t panels_at(const PreparedMatMul& p, int64_t matrix, int64_t column) {
+    return matrix * static_cast<int64_t>(p.layout.bytes()) +
+           column / p.layout.tile_columns * p.layout.panel_bytes();
+  }
+
+  void run_packing(const PreparedMatMul& p, const LaunchArgs& args) const {
+    const TensorView b = op_.transpose_b ? transposed(args.inputs[1]) : args.inputs[1];
+    PackSource source = p.b;
+    source.zero = zero_point(args.inputs, 3).data;
+    args.team.for_ranges(p.batches * p.blocks.column_blocks, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+      std::byte* const packed = part + p.packed_at;
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t batch = item / p.blocks.column_blocks;
+        const int64_t column = item % p.blocks.column_blocks * p.blocks.columns;
+        const int64_t panel = column / p.layout.tile_columns;
+        pack_panels(p.layout, matrix_of(source, b, p.b_matrix(batch)), panel,
+                    panel + p.blocks.columns / p.layout.tile_columns,
+                    packed - panel * p.layout.panel_bytes());
+        for (int64_t row = 0; row < p.m; row += p.blocks.rows)
+          run_block(p, args, packed, false, batch, row, column, part);
+      }
+    });
   }
 
   void pack_right_side(const PreparedMatMul& p, const LaunchArgs& args) const {
     const TensorView b = op_.transpose_b ? transposed(args.inputs[1]) : args.inputs[1];
     PackSource source = p.b;
     source.zero = zero_point(args.inputs, 3).data;
-    const int64_t panels = p.layout.panels();
-    args.team.for_ranges(p.b_matrices * panels, 4, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i)
-        pack_panel(
-            p.layout, matrix_of(source, b, i / panels), i % panels,
-            args.workspace + p.packed_at + i / panels * static_cast<int64_t>(p.layout.bytes()));
+    const int64_t parts = ceil_div(p.layout.panels(), kPanelsAtOnce);
+    args.team.for_ranges(p.b_matrices * parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t matrix = i / parts, panel = i % parts * kPanelsAtOnce;
+        pack_panels(p.layout, matrix_of(source, b, matrix), panel, panel + kPanelsAtOnce,
+                    args.workspace + p.packed_at + matrix * static_cast<int64_t>(p.layout.bytes()));
+      }
     });
   }
 
@@ -362,26 +379,23 @@ class PackedMatMul final : public Kernel {
     }
   }
 
-  void run_block(const PreparedMatMul& p, const LaunchArgs& args, const std::byte* packed,
-                 bool has_b_zero, int64_t item, std::byte* memory) const {
-    const int64_t batch = item / p.blocks.count();
-    const int64_t within = item % p.blocks.count();
-    const int64_t first_row = within / p.blocks.column_blocks * p.blocks.rows;
-    const int64_t first_column = within % p.blocks.column_blocks * p.blocks.columns;
+  // panel: the first column's.
+  void run_block(const PreparedMatMul& p, const LaunchArgs& args, const std::byte* panel,
+                 bool has_b_zero, int64_t batch, int64_t first_row, int64_t first_column,
+                 std::byte* memory) const {
     const int64_t rows = std::min(p.blocks.rows, p.m - first_row);
     const int64_t columns = std::min(p.blocks.columns, p.n - first_column);
     if (rows <= 0) return;
     const TensorView& x = args.inputs[0];
     const std::byte* a =
         x.data + (p.a_batch(batch) + first_row * p.a_row) * static_cast<int64_t>(size_of(x.dtype));
-    const int64_t matrix = p.b_matrix(batch);
-    const std::byte* panel = packed + matrix * static_cast<int64_t>(p.layout.bytes()) +
-                             first_column / p.layout.tile_columns * p.layout.panel_bytes();
 
     BlockSums sums{.rows = reinterpret_cast<int32_t*>(memory + p.sums_at),
                    .has_b_zero = has_b_zero};
-    if (kernels_.kind == GemmKind::kU8S8) sums.columns = columns_of(p, args, matrix) + first_column;
+    if (kernels_.kind == GemmKind::kU8S8)
+      sums.columns = columns_of(p, args, p.b_matrix(batch)) + first_column;
     if (group_ > 0) {
+      const std::byte* const packed = packed_->bytes().data();
       sums.scales = reinterpret_cast<const float*>(packed + p.layout.sums_offset()) + first_column;
       if (has_zeros_) sums.zeros = packed_zeros(p.layout) + first_column;
     }
@@ -422,8 +436,11 @@ class PackedMatMul final : public Kernel {
   }
 
   bool has_few_rows(const PreparedMatMul& p, const TensorView& a, const TensorView& b) const {
-    return !packed_ && kernels_.kind == GemmKind::kF32 && a.dtype == DataType::kF32 &&
-           b.dtype == DataType::kF32 && p.a_k == 1 && FewRowsProduct::takes(few_rows_of(p));
+    if (packed_ || a.dtype != DataType::kF32 || p.a_k != 1) return false;
+    const bool is_f32 = kernels_.kind == GemmKind::kF32 && b.dtype == DataType::kF32;
+    const bool is_half = has_half_weights(kernels_.kind) &&
+                         (p.b.column_stride == 1 || p.k % FewRows::kMultiple == 0);
+    return (is_f32 || is_half) && FewRowsProduct::takes(few_rows_of(p));
   }
 
   static FewRowsOperands few_rows_of(const PreparedMatMul& p) {
@@ -460,7 +477,8 @@ class PackedMatMul final : public Kernel {
     const int64_t column = p.n * block / p.few_blocks;
     FewRowsOperands operands = few_rows_of(p);
     operands.columns = p.n * (block + 1) / p.few_blocks - column;
-    operands.b = args.inputs[1].as<const float>() + p.b_batch(batch) + column * operands.b_column;
+    operands.b = args.inputs[1].data + (p.b_batch(batch) + column * operands.b_column) *
+                                           static_cast<int64_t>(size_of(args.inputs[1].dtype));
     for (int64_t row = fours * part / p.few_parts * FewRows::kMost; row < end;
          row += operands.rows) {
       operands.rows = std::min(end - row, p.c_is_direct ? end : kFewRowsBlock);
