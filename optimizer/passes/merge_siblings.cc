@@ -27,6 +27,7 @@
 
 #include "anneal/core/file.h"
 #include "anneal/core/new_tensor.h"
+#include "anneal/core/parallel.h"
 #include "anneal/optimizer/analysis/query.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/split_fused.h"
@@ -35,6 +36,7 @@ namespace anneal {
 namespace {
 
 constexpr int64_t kVectorBytes = 16;
+constexpr size_t kLargeWeightBytes = size_t{1} << 20;  // of weights
 
 int64_t channels(const Op& op, const Tensor& weights) {
   return weights.dims()[channel_axis(op, weights)];
@@ -107,21 +109,27 @@ bool needs(const Graph& graph, LayerId layer, LayerId other) {
          });
 }
 
-// Concatenates tensors that differ only in the size of this axis.
-Tensor concatenated(const std::vector<const Tensor*>& parts, int axis) {
+// Concatenates tensors that differ only in the size of this axis. threads: 0: one per core.
+Tensor concatenated(const std::vector<const Tensor*>& parts, int axis, int threads) {
   Dims dims = parts[0]->dims();
   dims[axis] = 0;
   for (const Tensor* part : parts) dims[axis] += part->dims()[axis];
   int64_t outer = 1;
   for (int i = 0; i < axis; ++i) outer *= dims[i];
   NewTensor all = allocate_tensor(parts[0]->dtype(), dims);
-  std::byte* to = all.data.data();
-  for (int64_t i = 0; i < outer; ++i) {
-    for (const Tensor* part : parts) {
-      const size_t run = part->bytes().size() / static_cast<size_t>(outer);
-      to = std::copy_n(part->bytes().data() + static_cast<size_t>(i) * run, run, to);
-    }
-  }
+  const auto rows = static_cast<size_t>(outer);
+  const auto copy = [&](int64_t begin, int64_t end) {
+    std::byte* to = all.data.data() + all.data.size() / rows * static_cast<size_t>(begin);
+    for (auto row = static_cast<size_t>(begin); row < static_cast<size_t>(end); ++row)
+      for (const Tensor* part : parts) {
+        const size_t run = part->bytes().size() / rows;
+        to = std::copy_n(part->bytes().data() + row * run, run, to);
+      }
+  };
+  if (all.data.size() < kLargeWeightBytes)
+    copy(0, outer);
+  else
+    ThreadTeam(threads > 0 ? threads : hardware_threads()).for_ranges(outer, 1, copy);
   return all.tensor;
 }
 
@@ -152,7 +160,7 @@ class Merger {
     bool any = false;
     for (const LayerId id : graph_.order()) {
       if (!run_.may_rewrite()) break;
-      // Merged ones stay, unused, until the pass ends.
+      // Merged ones are unused or erased.
       if (!merged_.contains(id) && is_candidate(id)) any |= merge(siblings_of(id));
     }
     return any;
@@ -228,7 +236,7 @@ class Merger {
     if (transposes) product->transpose_b = true;
     const std::tuple key(axis, transposes, values);
     if (const auto found = weights_.find(key); found != weights_.end()) return found->second;
-    const Tensor all = concatenated(tensors, axis);
+    const Tensor all = concatenated(tensors, axis, run_.options.threads);
     // Large builds hold one form of the weights at a time.
     for (const Tensor* tensor : tensors) give_pages_back(*tensor);
     const ValueId value = graph_.add_constant(graph_.value(values[0]).name + ".merged",
@@ -292,6 +300,9 @@ class Merger {
     }
     graph_.swap_names(siblings[0], into);
     merged_.insert(into);
+    // The next merged weights get the memory of these.
+    if (graph_.constant(graph_.layer(into).inputs[1])->bytes().size() >= kLargeWeightBytes)
+      graph_.erase_unused();
     run_.did(name, fmt::format("merged with {}", with), {count - 1, (count - 1) * input_bytes});
     return true;
   }

@@ -414,7 +414,8 @@ class Chooser {
       if (mark(input).is_fine)
         return stays(id, "stays f32: it is depthwise and reads the result of the first layer");
       if (const Tensor* constant = graph_.constant(input)) {
-        if (const std::string why = why_weights_suffer(graph_, id, *constant, half, threads_);
+        if (const std::string why =
+                why_weights_suffer(graph_, id, *constant, half, needs_.norms_of(id), threads_);
             !why.empty()) {
           beyond_f16();
           return stays(id, "stays f32: " + why);

@@ -91,7 +91,8 @@ std::optional<DataType> half_of_numbers(std::span<const float> numbers, int thre
 }
 
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
-                               DataType dtype, int threads) {
+                               DataType dtype, const ProductNorms* norms, int threads) {
+  if (norms != nullptr && are_kept_by(*norms, dtype, kWeightsError)) return {};
   const ChannelLosses losses =
       channel_losses(weights.as<float>(), channel_weights(graph, id), dtype, threads);
   const float largest = std::ranges::max(losses.most);
@@ -104,7 +105,7 @@ std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& wei
     harmed += losses.squares[c] > 0 &&
               losses.squares[c] >= strongest * kWeakChannel * kWeakChannel &&
               losses.lost[c] > losses.squares[c] * kWeightsError * kWeightsError;
-  // bf16 costs every weight up to 2^-9, and a channel less than that.
+  // bf16 costs every weight up to 2^-8, and a channel less than that.
   if (harmed == 0) return {};
   return fmt::format("the weights of {} of {} channels are too small for {}", harmed, channels,
                      to_string(dtype));

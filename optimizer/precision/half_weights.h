@@ -8,6 +8,7 @@
 
 #include "anneal/core/float16.h"
 #include "anneal/graph/graph.h"
+#include "anneal/optimizer/precision/product_norms.h"
 
 namespace anneal {
 
@@ -37,9 +38,10 @@ inline uint16_t half_bits(float value, DataType half) {
 }
 
 // Why the product's weights would suffer from 16 bits, for people; empty if they do not.
-// threads: 0: one per core. REQUIRES: weights are f32
+// norms: of these weights; null if they are unknown. threads: 0: one per core. REQUIRES: weights
+// are f32
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
-                               DataType dtype, int threads = 1);
+                               DataType dtype, const ProductNorms* norms, int threads = 1);
 
 // The type of 16 bits that has all of the numbers; nullopt: neither has. threads: 0: one per core.
 std::optional<DataType> half_of_numbers(std::span<const float> numbers, int threads);

@@ -14,9 +14,17 @@ struct ProductNorms {
   double mean = 0;          // of the weights themselves: what equal numbers give
   bool is_integer = false;  // every weight is a whole number
   double most = 0;          // the largest magnitude of a weight
+  // Of channels whose weights are not all 0: the least sum of squares; and how many weights a
+  // channel has. 0: unknown.
+  double weakest = 0;
+  double of_channel = 0;
   // For rounding errors, whose signs are independent: three standard deviations, or the bound.
   double of_errors() const { return std::min(sum, 3 * root); }
 };
+
+// Whether rounding to f16 or bf16 surely costs no channel more than this, relative, as the root of
+// mean squares, and leaves all weights finite. By bounds: false may mean that nothing is known.
+bool are_kept_by(const ProductNorms& norms, DataType half, double most);
 
 // Of the layer's constant weights: input `input`, of f32. threads: 0: one per core.
 ProductNorms norms_of_floats(const Graph& graph, LayerId product, size_t input, int threads = 1);

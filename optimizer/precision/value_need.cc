@@ -501,6 +501,7 @@ NeedAnalysis::NeedAnalysis(const Graph& graph, const PrecisionOptions& options,
       if (found != facts.norms.end()) {
         const bool is_left = graph.constant(layer.inputs[0]) && !graph.constant(layer.inputs[1]);
         if (is_left) std::swap(product.data, product.weights);
+        if (is_left || !graph.constant(layer.inputs[0])) product.norms = found->second;
         const double norm = found->second.of_errors();
         product.weights_factor = norm;
         const double most = product.weights.magnitude();
@@ -513,6 +514,11 @@ NeedAnalysis::NeedAnalysis(const Graph& graph, const PrecisionOptions& options,
       }
     }
   }
+}
+
+const ProductNorms* NeedAnalysis::norms_of(LayerId product) const {
+  const auto found = products_.find(product);
+  return found == products_.end() || !found->second.norms ? nullptr : &*found->second.norms;
 }
 
 double NeedAnalysis::error_of(LayerId product, NumberRounding rounding) const {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,9 @@ class NeedAnalysis {
                                  std::string_view what) const;
   // See NodeFacts. 0: no such value.
   double expected(ValueId value) const;
+  // Of the one operand of a product that is a constant; null: both are none, or the layer is no
+  // product.
+  const ProductNorms* norms_of(LayerId product) const;
 
  private:
   // The largest error of the op's result; infinite if nothing is known.
@@ -70,6 +74,7 @@ class NeedAnalysis {
     Needs needs;
     NumberRange data, weights;
     double weights_factor = 0, data_factor = 0;  // of the other's error
+    std::optional<ProductNorms> norms = {};
   };
   std::unordered_map<LayerId, Product> products_;
   std::vector<std::string> seeds_;
