@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 
 #include "anneal/core/float16.h"
@@ -30,7 +32,7 @@ constexpr float kMost = 127;
 // every second or third point is its own, among those tried.
 constexpr int kLeastSteps = 64;
 constexpr int kMostSteps = 254;  // clips at half the largest magnitude
-constexpr int kMostRefinements = 16, kFewRefinements = 2;
+constexpr int kMostRefinements = 16, kRefinementsOfABlock = 2;
 // The largest magnitude of a block becomes these shares of the lowest integer: more than 1 clips
 // it.
 constexpr float kShares[] = {0.625F, 0.75F, 0.875F, 1.125F, 1.25F, 1.4F};
@@ -73,44 +75,6 @@ double estimated_error(std::span<const float> weights, float scale, IntegerLimit
                        double enough) {
   return sum_of(weights, enough,
                 [=](float weight) { return square_of_error(weight, scale, limits); });
-}
-
-// The estimates of several scales at once, whose sums do not wait for each other.
-template <size_t kScales>
-std::array<double, kScales> estimated_errors(std::span<const float> weights,
-                                             const std::array<float, kScales>& scales,
-                                             IntegerLimits limits) {
-  const hn::CappedTag<float, kLanes> d;
-  constexpr size_t kEach = std::min<size_t>(HWY_LANES(float), kLanes), kVectors = kLanes / kEach;
-  const auto low = hn::Set(d, limits.low), high = hn::Set(d, limits.high);
-  std::array<float, kScales> per_scale;
-  std::ranges::transform(scales, per_scale.begin(), [](float scale) { return 1 / scale; });
-  std::array<double, kScales> errors{};
-  for (size_t begin = 0; begin < weights.size(); begin += kBlock) {
-    const auto block = weights.subspan(begin, std::min(kBlock, weights.size() - begin));
-    const size_t whole = block.size() / kLanes * kLanes;
-    hn::Vec<decltype(d)> sums[kScales][kVectors];
-    for (auto& of_scale : sums) std::ranges::fill(of_scale, hn::Zero(d));
-    for (size_t i = 0; i < whole; i += kLanes)
-      for (size_t v = 0; v < kVectors; ++v) {
-        const auto weight = hn::LoadU(d, &block[i + v * kEach]);
-#pragma GCC unroll 8
-        for (size_t k = 0; k < kScales; ++k) {
-          const auto steps = hn::Mul(weight, hn::Set(d, per_scale[k]));
-          const auto integer = hn::Round(hn::Max(hn::Min(steps, high), low));
-          const auto error = hn::Sub(weight, hn::Mul(integer, hn::Set(d, scales[k])));
-          sums[k][v] = hn::Add(sums[k][v], hn::Mul(error, error));
-        }
-      }
-    for (size_t k = 0; k < kScales; ++k) {
-      float lanes[kLanes];
-      for (size_t v = 0; v < kVectors; ++v) hn::StoreU(sums[k][v], d, lanes + v * kEach);
-      for (size_t i = whole; i < block.size(); ++i)
-        lanes[0] += square_of_error(block[i], scales[k], limits);
-      errors[k] += sum_of(lanes);
-    }
-  }
-  return errors;
 }
 
 // A search for the scale of the least error.
@@ -186,73 +150,20 @@ float fit_scale(std::span<const float> weights, float by_largest) {
 
 namespace {
 
+// Several blocks at once, each in a lane of its own. Sums follow the order of the weights, so that
+// they do not depend on the number of lanes.
 using Lanes = hn::ScalableTag<float>;
+using Vector = hn::Vec<Lanes>;
 constexpr size_t kFloats = HWY_LANES(float);
+static_assert(kFloats <= kMostBlocksAtOnce);
+using FloatOfEach = std::array<float, kFloats>;
+using DoubleOfEach = std::array<double, kFloats>;
 
-// The weight of the largest magnitude, the first of several. 0: there is none.
-float largest_of(std::span<const float> weights) {
-  const Lanes d;
-  auto lows = hn::Zero(d), highs = hn::Zero(d);
-  size_t i = 0;
-  for (; i + kFloats <= weights.size(); i += kFloats) {
-    lows = hn::Min(lows, hn::LoadU(d, &weights[i]));
-    highs = hn::Max(highs, hn::LoadU(d, &weights[i]));
-  }
-  float low = hn::GetLane(hn::MinOfLanes(d, lows)), high = hn::GetLane(hn::MaxOfLanes(d, highs));
-  for (; i < weights.size(); ++i) {
-    low = std::min(low, weights[i]);
-    high = std::max(high, weights[i]);
-  }
-  if (high != -low) return high > -low ? high : low;
-  const auto first =
-      std::ranges::find(weights, high, [](float weight) { return std::abs(weight); });
-  return first == weights.end() ? 0 : *first;
-}
+Vector load(const FloatOfEach& numbers) { return hn::LoadU(Lanes(), numbers.data()); }
 
-// 2^-exponent in two factors, since f32 may not have it.
-struct Power {
-  explicit Power(int exponent)
-      : first(std::ldexp(1.0F, -(exponent / 2))),
-        second(std::ldexp(1.0F, exponent / 2 - exponent)) {}
-  float first, second;
-};
-
-void multiply(std::span<const float> weights, const Power& by, std::span<float> to) {
-  const Lanes d;
-  const auto first = hn::Set(d, by.first), second = hn::Set(d, by.second);
-  size_t i = 0;
-  for (; i + kFloats <= weights.size(); i += kFloats)
-    hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, &weights[i]), first), second), d, &to[i]);
-  for (; i < weights.size(); ++i) to[i] = weights[i] * by.first * by.second;
-}
-
-// Of weights near 1, so that no square of a weight leaves f32. 1 for weights of 0.
-float fit_block_scale(std::span<const float> block, float largest, IntegerLimits limits) {
-  if (std::abs(largest / limits.low) < 2 * kLeastScale) return 1;
-  if (limits.low == -limits.high) largest = -std::abs(largest);
-  // None of these is below kLeastScale.
-  std::array<float, std::size(kShares) + 2> scales{largest / limits.low};
-  for (size_t i = 0; i < std::size(kShares); ++i)
-    scales[i + 1] = largest / (limits.low * kShares[i]);
-  scales.back() = largest / limits.high;
-  const auto errors = estimated_errors(block, scales, limits);
-  const auto* const best = std::ranges::min_element(errors);
-  Fit fit(block, limits, scales[static_cast<size_t>(best - errors.begin())], *best);
-  fit.refine(kFewRefinements);
-  return fit.best();
-}
-
-// As integer_of().
-void round_to(std::span<const float> weights, float scale, IntegerLimits limits, int8_t* to) {
-  const Lanes d;
-  const auto low = hn::Set(d, limits.low), high = hn::Set(d, limits.high);
-  size_t i = 0;
-  for (; i + kFloats <= weights.size(); i += kFloats) {
-    const auto steps = hn::Div(hn::LoadU(d, &weights[i]), hn::Set(d, scale));
-    narrow(d, hn::Round(hn::Max(hn::Min(steps, high), low)), to + i);
-  }
-  for (; i < weights.size(); ++i)
-    to[i] = static_cast<int8_t>(integer_of(weights[i], scale, limits));
+// 2^exponent. REQUIRES: a normal number
+double power_of_2(int exponent) {
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
 }
 
 float in_type(double scale, DataType dtype) {
@@ -261,26 +172,218 @@ float in_type(double scale, DataType dtype) {
   return dtype == DataType::kBF16 ? to_f32(to_bf16(rounded)) : rounded;
 }
 
+// As integer_of(), of products or quotients.
+HWY_INLINE Vector nearest(Vector steps, Vector low, Vector high) {
+  return hn::Round(hn::Max(hn::Min(steps, high), low));
+}
+
+class BlockGroup {
+ public:
+  // memory: room for the weights of kFloats blocks.
+  BlockGroup(size_t length, IntegerLimits limits, float* memory)
+      : length_(length),
+        limits_(limits),
+        low_(hn::Set(Lanes(), limits.low)),
+        high_(hn::Set(Lanes(), limits.high)),
+        near_1_(memory) {}
+
+  // The first `count` blocks of these columns.
+  void quantize(const BlockColumns& columns, size_t count, DataType scale_type, int8_t* to,
+                int64_t to_stride, QuantizedBlock* made) {
+    take(columns, count);
+    fit();
+    FloatOfEach scales;
+    for (size_t i = 0; i < kFloats; ++i) {
+      float scale = in_type(fitted_[i] * power_of_2(exponents_[i]), scale_type);
+      if (scale == 0) scale = scale_type == DataType::kF16 ? 0x1p-24F : 0x1p-126F;
+      if (i < count) made[i].scale = scale;
+      scales[i] = static_cast<float>(scale * power_of_2(-exponents_[i]));
+    }
+    const Vector scale = load(scales), low = low_, high = high_;
+    const auto sums = sums_of<2>([=](Vector(&parts)[2], Vector weights) HWY_ATTR {
+      const Vector integers = nearest(hn::Div(weights, scale), low, high);
+      const Vector errors = hn::Sub(weights, hn::Mul(integers, scale));
+      parts[0] = hn::Add(parts[0], hn::Mul(errors, errors));
+      parts[1] = hn::Add(parts[1], hn::Mul(weights, weights));
+    });
+    for (size_t i = 0; i < count; ++i) {
+      const double square = power_of_2(2 * exponents_[i]);
+      made[i].error = sums[0][i] * square;
+      made[i].square = sums[1][i] * square;
+    }
+    store(scale, count, to, to_stride);
+  }
+
+ private:
+  // Multiplies each block by a power of two, so that no square of a weight leaves f32.
+  void take(const BlockColumns& columns, size_t count) {
+    const Lanes d;
+    Vector lows = hn::Zero(d), highs = hn::Zero(d);
+    for (size_t k = 0; k < length_; ++k) {
+      const float* const row = columns.weights + static_cast<int64_t>(k) * columns.stride;
+      FloatOfEach some{};
+      if (count < kFloats) std::copy_n(row, count, some.begin());
+      const Vector weights = count < kFloats ? load(some) : hn::LoadU(d, row);
+      __builtin_prefetch(row + kFloats);
+      lows = hn::Min(lows, weights);
+      highs = hn::Max(highs, weights);
+      hn::StoreU(weights, d, near_1_ + k * kFloats);
+    }
+    FloatOfEach low, high, first, second;
+    hn::StoreU(lows, d, low.data());
+    hn::StoreU(highs, d, high.data());
+    for (size_t i = 0; i < kFloats; ++i) {
+      const float largest = high[i] == -low[i] ? first_of_magnitude(high[i], i)
+                                               : (high[i] > -low[i] ? high[i] : low[i]);
+      const int exponent = exponents_[i] = largest == 0 ? 0 : std::ilogb(largest);
+      // In two factors, since f32 may not have 2^-exponent.
+      first[i] = static_cast<float>(power_of_2(-(exponent / 2)));
+      second[i] = static_cast<float>(power_of_2(exponent / 2 - exponent));
+      largest_[i] = largest * first[i] * second[i];
+    }
+    const Vector by = load(first), and_by = load(second);
+    for (size_t k = 0; k < length_; ++k) {
+      float* const row = near_1_ + k * kFloats;
+      hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(d, row), by), and_by), d, row);
+    }
+  }
+
+  float first_of_magnitude(float magnitude, size_t block) const {
+    for (size_t k = 0; k < length_; ++k)
+      if (const float weight = near_1_[k * kFloats + block]; std::abs(weight) == magnitude)
+        return weight;
+    return 0;
+  }
+
+  // The scales of all blocks; 1 for weights of 0.
+  void fit() {
+    constexpr size_t kScales = std::size(kShares) + 2;
+    std::array<FloatOfEach, kScales> scales;
+    std::array<bool, kFloats> is_searched;
+    for (size_t i = 0; i < kFloats; ++i) {
+      float largest = largest_[i];
+      is_searched[i] = std::abs(largest / limits_.low) >= 2 * kLeastScale;
+      if (!is_searched[i]) largest = limits_.low;
+      if (limits_.low == -limits_.high) largest = -std::abs(largest);
+      // None of these is below kLeastScale.
+      scales[0][i] = largest / limits_.low;
+      for (size_t s = 0; s < std::size(kShares); ++s)
+        scales[s + 1][i] = largest / (limits_.low * kShares[s]);
+      scales.back()[i] = largest / limits_.high;
+    }
+    const auto errors = estimated_errors(scales);
+    DoubleOfEach least;
+    for (size_t i = 0; i < kFloats; ++i) {
+      size_t best = 0;
+      for (size_t s = 1; s < kScales; ++s)
+        if (errors[s][i] < errors[best][i]) best = s;
+      least[i] = errors[best][i];
+      fitted_[i] = is_searched[i] ? scales[best][i] : 1;
+    }
+    for (int time = 0; time < kRefinementsOfABlock; ++time) refine(is_searched, least);
+  }
+
+  // Tries the scale by which the integers of the best one are nearest to the weights. A block for
+  // which it is no better is searched no further.
+  void refine(std::array<bool, kFloats>& is_searched, DoubleOfEach& least) {
+    const Vector per_scale = hn::Div(hn::Set(Lanes(), 1), load(fitted_)), low = low_, high = high_;
+    const auto sums = sums_of<2>([=](Vector(&parts)[2], Vector weights) HWY_ATTR {
+      const Vector integers = nearest(hn::Mul(weights, per_scale), low, high);
+      parts[0] = hn::Add(parts[0], hn::Mul(weights, integers));
+      parts[1] = hn::Add(parts[1], hn::Mul(integers, integers));
+    });
+    std::array<FloatOfEach, 1> tried;
+    for (size_t i = 0; i < kFloats; ++i) {
+      const float scale = sums[1][i] == 0 ? 0 : static_cast<float>(sums[0][i] / sums[1][i]);
+      is_searched[i] = is_searched[i] && std::abs(scale) >= kLeastScale;
+      tried[0][i] = is_searched[i] ? scale : 1;
+    }
+    const auto errors = estimated_errors(tried);
+    for (size_t i = 0; i < kFloats; ++i) {
+      is_searched[i] = is_searched[i] && errors[0][i] < least[i];
+      if (!is_searched[i]) continue;
+      least[i] = errors[0][i];
+      fitted_[i] = tried[0][i];
+    }
+  }
+
+  // Estimates: quotients are computed as products.
+  template <size_t kScales>
+  std::array<DoubleOfEach, kScales> estimated_errors(
+      const std::array<FloatOfEach, kScales>& scales) const {
+    Vector scale[kScales], per_scale[kScales];
+    for (size_t s = 0; s < kScales; ++s) {
+      scale[s] = load(scales[s]);
+      per_scale[s] = hn::Div(hn::Set(Lanes(), 1), scale[s]);
+    }
+    const Vector low = low_, high = high_;
+    return sums_of<kScales>([&](Vector(&parts)[kScales], Vector weights) HWY_ATTR {
+#pragma GCC unroll 8
+      for (size_t s = 0; s < kScales; ++s) {
+        const Vector integers = nearest(hn::Mul(weights, per_scale[s]), low, high);
+        const Vector errors = hn::Sub(weights, hn::Mul(integers, scale[s]));
+        parts[s] = hn::Add(parts[s], hn::Mul(errors, errors));
+      }
+    });
+  }
+
+  // add(parts, weights) adds to some sums of each block; those of kBlock weights are f32.
+  template <size_t kSums, class Add>
+  HWY_INLINE std::array<DoubleOfEach, kSums> sums_of(const Add& add) const {
+    const Lanes d;
+    std::array<DoubleOfEach, kSums> sums{};
+    for (size_t begin = 0; begin < length_; begin += kBlock) {
+      Vector parts[kSums];
+#pragma GCC unroll 8
+      for (size_t s = 0; s < kSums; ++s) parts[s] = hn::Zero(d);
+      for (size_t k = begin; k < std::min(begin + kBlock, length_); ++k)
+        add(parts, hn::LoadU(d, near_1_ + k * kFloats));
+      FloatOfEach lanes;
+#pragma GCC unroll 8
+      for (size_t s = 0; s < kSums; ++s) {
+        hn::StoreU(parts[s], d, lanes.data());
+        for (size_t i = 0; i < kFloats; ++i) sums[s][i] += double{lanes[i]};
+      }
+    }
+    return sums;
+  }
+
+  void store(Vector scale, size_t count, int8_t* to, int64_t to_stride) const {
+    const Lanes d;
+    constexpr size_t kTogether = 16;
+    int8_t integers[kTogether][kFloats];
+    for (size_t begin = 0; begin < length_; begin += kTogether, to += kTogether) {
+      const size_t together = std::min(kTogether, length_ - begin);
+      for (size_t k = 0; k < together; ++k) {
+        const Vector weights = hn::LoadU(d, near_1_ + (begin + k) * kFloats);
+        narrow(d, nearest(hn::Div(weights, scale), low_, high_), integers[k]);
+      }
+      for (size_t i = 0; i < count; ++i)
+        for (size_t k = 0; k < together; ++k)
+          to[static_cast<int64_t>(i) * to_stride + static_cast<int64_t>(k)] = integers[k][i];
+    }
+  }
+
+  const size_t length_;
+  const IntegerLimits limits_;
+  const Vector low_, high_;
+  float* const near_1_;                 // weight k of block i at k * kFloats + i
+  std::array<int, kFloats> exponents_;  // of the largest weights, which
+  FloatOfEach largest_, fitted_;        // are near 1 here, and the scales of these
+};
+
 }  // namespace
 
-QuantizedBlock block_quantized(std::span<const float> weights, IntegerLimits limits,
-                               DataType scale_type, std::span<float> memory, int8_t* to) {
-  const float largest = largest_of(weights);
-  const int exponent = largest == 0 ? 0 : std::ilogb(largest);
-  const Power power(exponent);
-  const std::span<float> near_1 = memory.first(weights.size());
-  multiply(weights, power, near_1);
-  QuantizedBlock made;
-  const float fitted = fit_block_scale(near_1, largest * power.first * power.second, limits);
-  made.scale = in_type(std::ldexp(double{fitted}, exponent), scale_type);
-  if (made.scale == 0) made.scale = scale_type == DataType::kF16 ? 0x1p-24F : 0x1p-126F;
-  const auto scale = static_cast<float>(std::ldexp(double{made.scale}, -exponent));
-  round_to(near_1, scale, limits, to);
-  const double square =
-      sum_of(std::span<const float>(near_1), kAll, [](float weight) { return weight * weight; });
-  made.error = std::ldexp(error_of_rounding(near_1, scale, limits), 2 * exponent);
-  made.square = std::ldexp(square, 2 * exponent);
-  return made;
+void quantized_blocks(const BlockColumns& columns, IntegerLimits limits, DataType scale_type,
+                      std::span<float> memory, int8_t* to, int64_t to_stride,
+                      QuantizedBlock* made) {
+  BlockGroup group(static_cast<size_t>(columns.length), limits, memory.data());
+  for (int64_t first = 0; first < columns.count; first += int64_t{kFloats}) {
+    BlockColumns some = columns;
+    some.weights += first;
+    group.quantize(some, static_cast<size_t>(std::min<int64_t>(kFloats, columns.count - first)),
+                   scale_type, to + first * to_stride, to_stride, made + first);
+  }
 }
 
 }  // namespace anneal::cpu::HWY_NAMESPACE
@@ -292,7 +395,7 @@ namespace {
 
 auto error_finder() { return ANNEAL_BY_ISA(current_isa(), error_of_rounding); }
 auto scale_finder() { return ANNEAL_BY_ISA(current_isa(), fit_scale); }
-auto block_quantizer() { return ANNEAL_BY_ISA(current_isa(), block_quantized); }
+auto blocks_quantizer() { return ANNEAL_BY_ISA(current_isa(), quantized_blocks); }
 
 }  // namespace
 }  // namespace anneal::cpu
@@ -305,9 +408,9 @@ double rounding_error(std::span<const float> weights, float scale, IntegerLimits
 float fitted_scale(std::span<const float> weights, float by_largest) {
   return cpu::scale_finder()(weights, by_largest);
 }
-QuantizedBlock quantize_block(std::span<const float> weights, IntegerLimits limits,
-                              DataType scale_type, std::span<float> memory, int8_t* to) {
-  return cpu::block_quantizer()(weights, limits, scale_type, memory, to);
+void quantize_blocks(const BlockColumns& columns, IntegerLimits limits, DataType scale_type,
+                     std::span<float> memory, int8_t* to, int64_t to_stride, QuantizedBlock* made) {
+  cpu::blocks_quantizer()(columns, limits, scale_type, memory, to, to_stride, made);
 }
 
 }  // namespace anneal

@@ -1,5 +1,6 @@
 // Scales of weights with the least error of rounding them to integers.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -37,11 +38,19 @@ struct QuantizedBlock {
   double error = 0, square = 0;  // the sums of the squared errors, and of the squared weights
 };
 
-// Fits a scale as fitted_scale() does, but tries fewer, for millions of blocks; integers go to
-// `to`. The weight of the largest magnitude becomes about `low`, or `high` if that is better, so
-// the scale may be negative. It is a number of `scale_type` other than 0, and 1 for weights of 0.
-// memory: room for the weights. REQUIRES: finite weights
-QuantizedBlock quantize_block(std::span<const float> weights, IntegerLimits limits,
-                              DataType scale_type, std::span<float> memory, int8_t* to);
+// Blocks beside each other: weight k of block i is at weights[k * stride + i].
+struct BlockColumns {
+  const float* weights = nullptr;
+  int64_t stride = 0, count = 0, length = 0;  // how many blocks, of how many weights each
+};
+constexpr size_t kMostBlocksAtOnce = 16;
+
+// Fits scales as fitted_scale() does, but tries fewer, for millions of blocks. Integer k of block i
+// goes to to[i * to_stride + k]. The weight of the largest magnitude becomes about `low`, or `high`
+// if that is better, so a scale may be negative. It is a number of `scale_type` other than 0, and 1
+// for weights of 0. memory: room for kMostBlocksAtOnce blocks. made: one for each block. REQUIRES:
+// finite weights
+void quantize_blocks(const BlockColumns& columns, IntegerLimits limits, DataType scale_type,
+                     std::span<float> memory, int8_t* to, int64_t to_stride, QuantizedBlock* made);
 
 }  // namespace anneal

@@ -1,12 +1,13 @@
 #include "anneal/optimizer/precision/packed_weights.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cmath>
-#include <functional>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <span>
+#include <type_traits>
 #include <vector>
 
 #include "anneal/core/new_tensor.h"
@@ -23,25 +24,43 @@ struct Ends {
 
 constexpr int64_t kIntegersAtOnce = 1 << 16;  // numbers that a thread takes
 
+// Vectors that every x86-64 CPU has.
+using Bytes [[gnu::vector_size(16)]] = uint8_t;
+Bytes bytes_at(const void* from) {
+  Bytes bytes;
+  std::memcpy(&bytes, from, sizeof bytes);
+  return bytes;
+}
+
 template <class T>
 Ends ends_of(std::span<const T> numbers, int threads) {
-  std::array<bool, 256> all{};  // the bytes that occur
+  constexpr uint8_t kFlip = std::is_signed_v<T> ? 0x80 : 0;  // keeps the order of signed numbers
+  constexpr auto kAtOnce = static_cast<int64_t>(sizeof(Bytes));
+  uint8_t lowest = 0xff, highest = 0;
   std::mutex merging;
   ThreadTeam(threads > 0 ? threads : hardware_threads())
       .for_ranges(std::ssize(numbers), kIntegersAtOnce, [&](int64_t begin, int64_t end) {
-        std::array<bool, 256> here{};
-        for (int64_t i = begin; i < end; ++i)
-          here[static_cast<uint8_t>(numbers[static_cast<size_t>(i)])] = true;
+        Bytes low = {}, high = {};
+        low = ~low;
+        int64_t i = begin;
+        for (; i + kAtOnce <= end; i += kAtOnce) {
+          const Bytes some = bytes_at(&numbers[static_cast<size_t>(i)]) ^ kFlip;
+          low = some < low ? some : low;
+          high = some > high ? some : high;
+        }
         const std::lock_guard lock(merging);
-        std::ranges::transform(all, here, all.begin(), std::logical_or());
+        for (size_t lane = 0; lane < sizeof(Bytes) && i > begin; ++lane) {
+          lowest = std::min<uint8_t>(lowest, low[lane]);
+          highest = std::max<uint8_t>(highest, high[lane]);
+        }
+        for (; i < end; ++i) {
+          const auto byte = static_cast<uint8_t>(numbers[static_cast<size_t>(i)]) ^ kFlip;
+          lowest = std::min(lowest, static_cast<uint8_t>(byte));
+          highest = std::max(highest, static_cast<uint8_t>(byte));
+        }
       });
-  Ends ends = {std::numeric_limits<T>::max(), std::numeric_limits<T>::lowest()};
-  for (size_t byte = 0; byte < all.size(); ++byte)
-    if (all[byte]) {
-      ends.low = std::min(ends.low, int{static_cast<T>(byte)});
-      ends.high = std::max(ends.high, int{static_cast<T>(byte)});
-    }
-  return ends;
+  if (numbers.empty()) return {std::numeric_limits<T>::max(), std::numeric_limits<T>::lowest()};
+  return {static_cast<T>(lowest ^ kFlip), static_cast<T>(highest ^ kFlip)};
 }
 
 Ends ends_of(const Tensor& integers, int threads) {
@@ -79,6 +98,25 @@ int shift_of(const Ends& ends, const Ends& zero, int bits) {
   return ends.high - zero.low <= most_code(bits) ? std::min(ends.low, zero.low) : ends.low;
 }
 
+// Codes of 4 bits as below: those that whole vectors give, of bytes [begin, end) of the result.
+// Returns the end of these.
+int64_t join_fours(const void* numbers, int shift, int64_t begin, int64_t end, std::byte* to) {
+  using Pairs [[gnu::vector_size(16)]] = uint16_t;
+  const auto joined = [&](int64_t i) {
+    const auto* const from = static_cast<const std::byte*>(numbers) + 2 * i;
+    const auto codes =
+        std::bit_cast<Pairs>((bytes_at(from) - static_cast<uint8_t>(shift)) & uint8_t{0xf});
+    return std::bit_cast<Bytes>(codes | codes >> 4);
+  };
+  constexpr auto kAtOnce = static_cast<int64_t>(sizeof(Bytes));
+  for (; begin + kAtOnce <= end; begin += kAtOnce) {
+    const Bytes codes = __builtin_shufflevector(joined(begin), joined(begin + kAtOnce / 2), 0, 2, 4,
+                                                6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    std::memcpy(to + begin, &codes, sizeof codes);
+  }
+  return begin;
+}
+
 // Codes of kBits bits, the first of a byte in its lowest bits: numbers of a row less `shift`.
 template <int kBits, class T>
 Tensor codes_of(const Tensor& rows, int shift, int threads) {
@@ -87,7 +125,9 @@ Tensor codes_of(const Tensor& rows, int shift, int threads) {
   const T* const numbers = rows.as<T>().data();
   ThreadTeam(threads > 0 ? threads : hardware_threads())
       .for_ranges(std::ssize(made.data), kIntegersAtOnce, [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
+        int64_t i = begin;
+        if constexpr (kBits == 4) i = join_fours(numbers, shift, begin, end, made.data.data());
+        for (; i < end; ++i) {
           int byte = 0;
           for (int k = 0; k < kInByte; ++k)
             byte |= (numbers[i * kInByte + k] - shift) << (k * kBits);

@@ -31,61 +31,51 @@ float real_of(float number) { return number; }
 float real_of(Float16 number) { return to_f32(number); }
 float real_of(BFloat16 number) { return to_f32(number); }
 
-// A few rows or columns of a matrix as f32, each contiguous. Between them lies a line of the cache:
-// else those of a length that is a power of two would share a set of it.
-class CopiedRows {
+// Parts of the rows or columns of a matrix as columns of f32: where they lie, or copied.
+class CopiedColumns {
  public:
-  CopiedRows(const Tensor& matrix, bool of_columns)
-      : matrix_(matrix),
-        of_columns_(of_columns),
-        rows_(matrix.dims()[of_columns ? 1 : 0]),
-        depth_(matrix.dims()[of_columns ? 0 : 1]) {}
+  CopiedColumns(const Tensor& matrix, bool of_columns)
+      : matrix_(matrix), of_columns_(of_columns), pitch_(matrix.dims()[1]) {}
 
-  void copy(int64_t first, int64_t count) {
-    memory_.resize(static_cast<size_t>(count * stride()));
+  // Elements [begin, begin + length) of `count` rows or columns from `first` on.
+  BlockColumns get(int64_t first, int64_t count, int64_t begin, int64_t length) {
+    if (of_columns_ && matrix_.dtype() == DataType::kF32)
+      return {matrix_.as<float>().data() + begin * pitch_ + first, pitch_, count, length};
+    memory_.resize(static_cast<size_t>(count * length));
     switch (matrix_.dtype()) {
       case DataType::kF16:
-        return copy(matrix_.as<Float16>().data(), first, count);
+        copy(matrix_.as<Float16>().data(), first, count, begin, length);
+        break;
       case DataType::kBF16:
-        return copy(matrix_.as<BFloat16>().data(), first, count);
+        copy(matrix_.as<BFloat16>().data(), first, count, begin, length);
+        break;
       default:
-        return copy(matrix_.as<float>().data(), first, count);
+        copy(matrix_.as<float>().data(), first, count, begin, length);
     }
-  }
-  std::span<const float> operator[](int64_t row) const {
-    return std::span(memory_).subspan(static_cast<size_t>(row * stride()),
-                                      static_cast<size_t>(depth_));
+    return {memory_.data(), count, count, length};
   }
 
  private:
-  int64_t stride() const { return depth_ + 16; }
   template <class T>
-  void copy(const T* matrix, int64_t first, int64_t count) {
+  void copy(const T* matrix, int64_t first, int64_t count, int64_t begin, int64_t length) {
     float* const to = memory_.data();
-    if (!of_columns_) {
-      for (int64_t row = 0; row < count; ++row)
-        std::transform(matrix + (first + row) * depth_, matrix + (first + row + 1) * depth_,
-                       to + row * stride(), [](T number) { return real_of(number); });
-      return;
-    }
-    // Squares of f32 are transposed; the other columns and rows are copied by elements.
+    const T* const from = matrix + (of_columns_ ? begin * pitch_ + first : first * pitch_ + begin);
+    // Squares of f32 are transposed, the rest is copied by elements.
     const bool has_squares = std::is_same_v<T, float>;
-    const int64_t in_squares = has_squares ? count / 4 * 4 : 0;
-    const int64_t deep = has_squares ? depth_ / 4 * 4 : 0;
+    const int64_t wide = has_squares ? count / 4 * 4 : 0, deep = has_squares ? length / 4 * 4 : 0;
     if constexpr (std::is_same_v<T, float>)
-      for (int64_t k = 0; k < deep; k += 4)
-        for (int64_t row = 0; row < in_squares; row += 4)
-          cpu::transpose_square(matrix + k * rows_ + first + row, rows_, to + row * stride() + k,
-                                stride());
-    const T* from = matrix + first;
-    for (int64_t k = 0; k < depth_; ++k, from += rows_)
-      for (int64_t row = k < deep ? in_squares : 0; row < count; ++row)
-        to[row * stride() + k] = real_of(from[row]);
+      for (int64_t i = 0; i < wide; i += 4)
+        for (int64_t k = 0; k < deep; k += 4)
+          cpu::transpose_square(from + i * pitch_ + k, pitch_, to + k * count + i, count);
+    const int64_t step = of_columns_ ? 1 : pitch_, k_step = of_columns_ ? pitch_ : 1;
+    for (int64_t k = 0; k < length; ++k)
+      for (int64_t i = k < deep ? wide : 0; i < count; ++i)
+        to[k * count + i] = real_of(from[i * step + k * k_step]);
   }
 
   const Tensor& matrix_;
   bool of_columns_;
-  int64_t rows_, depth_;
+  int64_t pitch_;  // from row to row
   std::vector<float> memory_;
 };
 
@@ -152,34 +142,33 @@ QuantizedWeights quantize_channels(const Tensor& weights, int64_t axis, bool fit
 
 QuantizedRows quantize_rows(const Tensor& matrix, bool of_columns, int bits, int64_t block,
                             int threads) {
-  constexpr int64_t kTogether = 32;  // columns that share lines of the cache
+  constexpr int64_t kMostAtOnce = 256, kNumbers = 1 << 16;
+  constexpr auto kLeastAtOnce = static_cast<int64_t>(kMostBlocksAtOnce);
   const int64_t rows = matrix.dims()[of_columns ? 1 : 0], depth = matrix.dims()[of_columns ? 0 : 1];
   const IntegerLimits limits = bits == 4 ? kLimitsOf4Bits : IntegerLimits{};
   NewTensor integers = allocate_tensor(DataType::kI8, {rows, depth});
   std::vector<float> scales(static_cast<size_t>(rows * (depth / block)));
   std::vector<double> errors(static_cast<size_t>(rows)), squares(static_cast<size_t>(rows));
-  const auto quantize = [&](int64_t row, std::span<const float> weights, std::span<float> memory) {
-    auto* to = reinterpret_cast<int8_t*>(integers.data.data()) + row * depth;
-    const auto at = static_cast<size_t>(row);
-    for (int64_t begin = 0; begin < depth; begin += block, to += block) {
-      const QuantizedBlock made =
-          quantize_block(weights.subspan(static_cast<size_t>(begin), static_cast<size_t>(block)),
-                         limits, matrix.dtype(), memory, to);
-      scales[static_cast<size_t>((row * depth + begin) / block)] = made.scale;
-      errors[at] += made.error;
-      squares[at] += made.square;
-    }
-  };
+  const int64_t together = std::clamp(kNumbers / block, kLeastAtOnce, kMostAtOnce);
   ThreadTeam team(threads > 0 ? threads : hardware_threads());
-  const int64_t parts = (rows + kTogether - 1) / kTogether;
-  team.for_ranges(parts, 1, [&](int64_t begin, int64_t end) {
-    CopiedRows copied(matrix, of_columns);
-    std::vector<float> memory(static_cast<size_t>(block));
-    for (int64_t first = begin * kTogether; first < std::min(end * kTogether, rows);
-         first += kTogether) {
-      const int64_t count = std::min(kTogether, rows - first);
-      copied.copy(first, count);
-      for (int64_t row = 0; row < count; ++row) quantize(first + row, copied[row], memory);
+  team.for_ranges((rows + together - 1) / together, 1, [&](int64_t begin, int64_t end) {
+    CopiedColumns columns(matrix, of_columns);
+    std::vector<float> memory(static_cast<size_t>(kLeastAtOnce * block));
+    std::vector<QuantizedBlock> made(static_cast<size_t>(together));
+    for (int64_t first = begin * together; first < std::min(end * together, rows);
+         first += together) {
+      const int64_t count = std::min(together, rows - first);
+      for (int64_t k = 0; k < depth; k += block) {
+        auto* const to = reinterpret_cast<int8_t*>(integers.data.data()) + first * depth + k;
+        quantize_blocks(columns.get(first, count, k, block), limits, matrix.dtype(), memory, to,
+                        depth, made.data());
+        for (int64_t i = 0; i < count; ++i) {
+          const QuantizedBlock& one = made[static_cast<size_t>(i)];
+          scales[static_cast<size_t>(((first + i) * depth + k) / block)] = one.scale;
+          errors[static_cast<size_t>(first + i)] += one.error;
+          squares[static_cast<size_t>(first + i)] += one.square;
+        }
+      }
     }
   });
   double error = 0, square = 0;

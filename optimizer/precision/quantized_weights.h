@@ -32,7 +32,7 @@ struct QuantizedRows {
   double error = 0;  // root mean square of the rounding errors, divided by that of the weights
 };
 // The rows of a matrix of f32, f16 or bf16, or its columns, in integers of 8 or 4 bits with scales
-// of a small rounding error (quantize_block), which the type of the matrix has. The same for
+// of a small rounding error (quantize_blocks), which the type of the matrix has. The same for
 // any number of threads (0: one per core). REQUIRES: finite numbers, of which a block divides each
 // row or column
 QuantizedRows quantize_rows(const Tensor& matrix, bool of_columns, int bits, int64_t block,

@@ -101,10 +101,12 @@ TEST(WeightFormat, IsATypeAndTheLengthOfBlocks) {
 }
 
 QuantizedBlock in_4_bits(const std::vector<float>& weights, DataType scale_type = DataType::kF32) {
-  std::vector<float> memory(weights.size());
+  std::vector<float> memory(kMostBlocksAtOnce * weights.size());
   std::vector<int8_t> integers(weights.size());
-  const QuantizedBlock made =
-      quantize_block(weights, kLimitsOf4Bits, scale_type, memory, integers.data());
+  QuantizedBlock made;
+  const auto length = std::ssize(weights);
+  quantize_blocks({.weights = weights.data(), .stride = 1, .count = 1, .length = length},
+                  kLimitsOf4Bits, scale_type, memory, integers.data(), length, &made);
   double error = 0, square = 0;
   for (size_t i = 0; i < weights.size(); ++i) {
     EXPECT_GE(integers[i], -8);
