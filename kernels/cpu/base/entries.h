@@ -26,6 +26,7 @@
   X(depthwise_conv_transpose)       \
   X(phased_conv_transpose)          \
   X(nhwc_pool)                      \
+  X(pool_indices)                   \
   X(nhwc_resize)                    \
   X(nhwc_sampled)                   \
   X(simd_norm)                      \

@@ -68,7 +68,9 @@ void blend_row(const ResizedRow& row) {
   for (int64_t i = 0; i < row.pixels; ++i, positions += row.taps, weights += row.taps) {
     const auto at = [&](int64_t k)
                         HWY_ATTR { return row.x + (positions[k] - row.first) * row.pixel_stride; };
-    if (row.channels == 1) {
+    if (row.channels == 1 && row.taps == 2 && weights[0] != 0 && weights[1] != 0) {
+      *out = weights[0] * *at(0) + weights[1] * *at(1);
+    } else if (row.channels == 1) {
       float sum = 0;
       for (int64_t k = 0; k < row.taps; ++k)
         if (weights[k] != 0) sum += weights[k] * *at(k);
@@ -103,6 +105,12 @@ struct AxisTaps {
   int64_t width = 1;
   std::vector<int64_t> positions;
   std::vector<float> weights;
+  int64_t first = 0, last = 0;  // of the positions
+
+  void find_ends() {
+    const auto [least, most] = std::ranges::minmax(positions);
+    first = least, last = most;
+  }
 };
 
 struct PreparedResize final : PreparedKernel {
@@ -138,6 +146,7 @@ class NhwcResize final : public Kernel {
       if (op_.axes[i] < 2) continue;
       p.axes[static_cast<size_t>(3 - (rank - op_.axes[i]))] = taps_of(i, inputs[0].dims, y.dims);
     }
+    p.axes[2].find_ends();
     return made;
   }
 
@@ -239,10 +248,14 @@ class NhwcResize final : public Kernel {
     row.positions = xs.positions.data() + run.first * xs.width;
     row.weights = xs.weights.data() + run.first * xs.width;
     row.out = reinterpret_cast<float*>(run.out);
-    const auto [first, last] =
-        std::minmax_element(row.positions, row.positions + run.count * xs.width);
-    row.first = *first;
-    join_rows(p, run, z, y, *last + 1 - *first, row);
+    int64_t last = xs.last;
+    row.first = xs.first;
+    if (run.count < p.runs.out()[2]) {
+      const auto [least, most] =
+          std::minmax_element(row.positions, row.positions + run.count * xs.width);
+      row.first = *least, last = *most;
+    }
+    join_rows(p, run, z, y, last + 1 - row.first, row);
     blend_row_(row);
   }
 
