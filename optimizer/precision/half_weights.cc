@@ -90,6 +90,16 @@ std::optional<DataType> half_of_numbers(std::span<const float> numbers, int thre
   return std::nullopt;
 }
 
+bool are_kept_by(const ProductNorms& norms, DataType half, double most) {
+  // The errors of normal numbers are u / (1 + u) of them at most, with u half of the last place of
+  // 1. Those of subnormal numbers are half of the least one.
+  const double unit = half == DataType::kF16 ? 0x1p-11 : 0x1p-8;
+  const double relative = unit / (1 + unit), absolute = half == DataType::kF16 ? 0x1p-25 : 0x1p-134;
+  const double lost = relative * relative * norms.weakest + absolute * absolute * norms.of_channel;
+  return norms.weakest > 0 && lost <= most * most * norms.weakest &&
+         std::isfinite(in_half(static_cast<float>(norms.most), half));
+}
+
 std::string why_weights_suffer(const Graph& graph, LayerId id, const Tensor& weights,
                                DataType dtype, const ProductNorms* norms, int threads) {
   if (norms != nullptr && are_kept_by(*norms, dtype, kWeightsError)) return {};

@@ -37,6 +37,10 @@ inline uint16_t half_bits(float value, DataType half) {
   return static_cast<uint16_t>((bits >> 16 & 0x8000) | (magnitude - (112U << 23)) >> 13);
 }
 
+// Whether rounding to f16 or bf16 surely costs no channel more than this, relative, as the root of
+// mean squares, and leaves all weights finite. By bounds: false may mean that nothing is known.
+bool are_kept_by(const ProductNorms& norms, DataType half, double most);
+
 // Why the product's weights would suffer from 16 bits, for people; empty if they do not.
 // norms: of these weights; null if they are unknown. threads: 0: one per core. REQUIRES: weights
 // are f32

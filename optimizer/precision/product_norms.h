@@ -22,10 +22,6 @@ struct ProductNorms {
   double of_errors() const { return std::min(sum, 3 * root); }
 };
 
-// Whether rounding to f16 or bf16 surely costs no channel more than this, relative, as the root of
-// mean squares, and leaves all weights finite. By bounds: false may mean that nothing is known.
-bool are_kept_by(const ProductNorms& norms, DataType half, double most);
-
 // Of the layer's constant weights: input `input`, of f32. threads: 0: one per core.
 ProductNorms norms_of_floats(const Graph& graph, LayerId product, size_t input, int threads = 1);
 
