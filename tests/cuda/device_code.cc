@@ -10,6 +10,7 @@
 // card. Ends with 77 if there is no NVRTC.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -31,6 +32,7 @@
 #include "anneal/kernels/cuda/code/code_image.h"
 #include "anneal/kernels/cuda/code/cubin.h"
 #include "anneal/kernels/cuda/cost/tactic_text.h"
+#include "anneal/kernels/cuda/runtime/device.h"
 
 namespace anneal::cuda {
 namespace {
@@ -58,7 +60,15 @@ std::vector<Case> read_cases(const std::string& path) {
   return cases;
 }
 
-// By name, of the step that the layer plans.
+bool knows_outputs(const Plan& plan, const Step& step) {
+  return std::ranges::all_of(step.outputs, [&](uint32_t slot) {
+    return slot == kNoSlot ||
+           std::ranges::all_of(plan.slots[slot].type.shape, [](Size size) { return size.known(); });
+  });
+}
+
+// By name, of the step that the layer plans. Where values decide how much it gives, these are all
+// functions of its kernel, some of which count.
 std::vector<std::string> functions_launched(const bench::PlannedLayer& layer, Device& device) {
   const Step& step = layer.planned();
   const KernelEntry* const entry = find_kernel(cuda_backend(), step.kernel);
@@ -69,6 +79,10 @@ std::vector<std::string> functions_launched(const bench::PlannedLayer& layer, De
   know_alignments(**made, alignments_of(layer.plan(), step.inputs),
                   alignments_of(layer.plan(), step.outputs));
   std::vector<std::string> names;
+  if (!knows_outputs(layer.plan(), step)) {
+    for (const auto& function : code_of(device).functions()) names.push_back(function->name);
+    return names;
+  }
   for (const bench::LaunchFacts& launch : bench::launches_of(**made, layer))
     names.push_back(launch.function);
   return names;

@@ -1,7 +1,9 @@
 """Layers whose machine code is looked at, as texts of graphs (docs/graph_text.md): those that no network of the GPU bundle has.
 
-Grouped and depthwise convolutions, bf16, f32, one row, and a large square product.
+Grouped and depthwise convolutions, bf16, f32, one row, a large square product, and the layers of machine_code_layers.py.
 """
+
+from machine_code_layers import LAYERS
 
 RELU = "max({0},0f32)"
 SILU = "mul({0},sigmoid({0}))"
@@ -74,4 +76,5 @@ CASES = {
     "matmul bf16 1024x3072x768": matmul(1024, 3072, 768, dtype="bf16"),
     "matmul f16 1x2048x1000": matmul(1, 2048, 1000),
     "matmul f32 512x768x3072": matmul(512, 768, 3072, dtype="f32"),
+    **LAYERS,
 }

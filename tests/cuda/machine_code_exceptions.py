@@ -15,9 +15,11 @@ BYTES_OF_PIXEL = "a pixel of three bytes allows no copy of more than 4 bytes"
 TWO_TYPES = "four results of a thread are 16 bytes in f32, and 4 beside them in 8 bits"
 COPIES = "the sums of the addresses of its copies"
 TAPS = "6.5 or 6.6: each of six copies tests whether its tap lies inside"
+COPIES_OF_WARP = "28 bytes: the one warp copies 32 vectors of each tile, each with a place and an address of its own"
 # ptxas takes fewer registers than it may, and keeps what it needs outside the loop in local memory.
 BEFORE = "8 bytes, stored and read before the loop of matrix instructions"
 AROUND = "4 bytes, stored before the loop of matrix instructions and read behind it"
+AROUND_KEYS = "4 bytes, the number of a row, stored before the loop over keys and read behind it"
 
 # (pattern of case and function, rule): why the function may break the rule.
 EXCEPTIONS = {
@@ -31,6 +33,12 @@ EXCEPTIONS = {
     **layers("yolo f16", (330, 339, 350, 359, 370, 379), "narrow stores", HEADS, where="b8 sm_90"),
     **layers("yolo f16", (330, 339, 350, 359), "registers", ADDRESSES, where="b8 sm_90"),
     **layers("resnet50 int8", (3, 21, 73, 141), "registers", SCALES, where="b8 sm_90"),
+    ("attention f16 * attention of y", "registers"): QUERIES,
+    ("attention f16 12 heads of 64, 1024 rows, causal attention of y", "instructions"): WEIGHTS,
+    ("attention f16 32 heads of 128 for 8, 1 row of 2048 keys attention of y", "narrow loads"): "each score has a number of the mask",
+    ("attention f16 32 heads of 128 for 8, 1 row of 2048 keys attention of y", "local memory"): COPIES_OF_WARP,
+    ("attention f32 12 heads of 64, 512 rows attention of y", "local memory"): AROUND_KEYS,
+    ("random normal f32 16384 module", "variables"): "CUDA's digits of 2 / pi, which cosf has for large numbers",
 }
 
 # Of the plans that only --whole builds. A star stands for the batches and architectures that need the exception, which changes with

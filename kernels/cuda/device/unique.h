@@ -20,7 +20,8 @@ __device__ inline void sort_step(Out<i32> order, i64 slices, i64 size, i64 run, 
                                  Compare compare) {
   for (i64 pair = i64(blockIdx.x) * blockDim.x + threadIdx.x; pair < size / 2;
        pair += i64(gridDim.x) * blockDim.x) {
-    const i64 low = pair / apart * (2 * apart) + pair % apart, high = low + apart;
+    // `apart` is a power of two: without divisions, which call functions.
+    const i64 low = 2 * pair - (pair & (apart - 1)), high = low + apart;
     const bool is_first = run == 2;
     const i32 a = is_first ? (low < slices ? i32(low) : -1) : order[low];
     const i32 b = is_first ? (high < slices ? i32(high) : -1) : order[high];
