@@ -58,8 +58,8 @@ struct Request {
   std::span<const std::byte> tactic;  // empty while building: choose; from a plan: obey, or refuse
   // Measured times or a plan choose the kernel: do not refuse because another one is faster.
   bool ignore_speed_heuristics = false;
-  // Do not keep packed copies of large constants: pack them in each run, as other operands, if the
-  // kernel can.
+  // Keep no packed copies of large constants: treat them in each run as operands that are no
+  // constants, if the kernel can. The last bits of results may differ.
   bool packs_in_runs = false;
   PackedConstants* packed = nullptr;  // for packed_constant(); of this request alone
   ThreadTeam* team = nullptr;         // for for_parts(); null: the caller alone

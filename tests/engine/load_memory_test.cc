@@ -80,10 +80,12 @@ TEST_F(MappedFile, OtherMemoryStays) {
   EXPECT_EQ(resident_bytes(path_), bytes.size());
 }
 
-// As the self-check runs large layers: they pack their weights in each run, in the same memory.
+// As the self-check runs large layers: convolutions and products by codes or bytes pack their
+// weights in each run, in the same memory; other products read them where they lie, or pack parts
+// of them.
 TEST(SharedPacking, GivesTheResultsOfWeightsPackedAtLoad) {
   EngineFile file = build_text(R"txt(
-graph net(x: f32[3,1024], image: f32[1,128,8,8], bytes: u8[1,128,8,8], row: f32[1,2048], rows: f32[40,1024])
+graph net(x: f32[3,1024], image: f32[1,128,8,8], bytes: u8[1,128,8,8], row: f32[1,2048], rows: f32[40,1024], many: f32[600,1024], some: u8[5,1024])
   const w: f32[1024,512] = random(1)
   const v: f32[512,700] = random(2)
   const small: f32[700,4] = random(3)
@@ -102,17 +104,26 @@ graph net(x: f32[3,1024], image: f32[1,128,8,8], bytes: u8[1,128,8,8], row: f32[
   const zeros: u8[2048,64] = random(8)
   const scales: f32[2048,64] = random(9)
   d = MatMul(row, codes, _, zeros, scales) transpose_b=true b_encoding=u4
-  const half: f16[1024,520] = random(10)
+  const half: f16[1024,1040] = random(10)
+  const sevens: i8[1024,1040] = random(11)
   e = MatMul(rows, w)
   f = MatMul(x, half)
   g = MatMul(rows, half)
-  return y, b, c, d, e, f, g
+  h = MatMul(many, w)
+  of_bytes = MatMul(some, sevens)
+  i = Pointwise(of_bytes) program="(i32)->(f32) f32($0)"
+  return y, b, c, d, e, f, g, h, i
 )txt");
   std::vector<std::byte> pixels(size_t{128} * 8 * 8);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::byte>(i * 37);
-  const std::vector<Tensor> inputs = {random_f32({3, 1024}, 4), random_f32({1, 128, 8, 8}, 6),
-                                      Tensor::copy_of(DataType::kU8, {1, 128, 8, 8}, pixels),
-                                      random_f32({1, 2048}, 10), random_f32({40, 1024}, 11)};
+  const std::vector<Tensor> inputs = {
+      random_f32({3, 1024}, 4),
+      random_f32({1, 128, 8, 8}, 6),
+      Tensor::copy_of(DataType::kU8, {1, 128, 8, 8}, pixels),
+      random_f32({1, 2048}, 10),
+      random_f32({40, 1024}, 11),
+      random_f32({600, 1024}, 12),
+      Tensor::copy_of(DataType::kU8, {5, 1024}, std::span(pixels).first(5 * 1024))};
   const auto result = [&] {
     const auto engine = make_engine(EngineFile(file), {.device = "cpu"});
     ExecutionContext context(engine);

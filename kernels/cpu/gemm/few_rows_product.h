@@ -26,8 +26,7 @@ struct FewRowsProduct {
   static bool takes(const FewRowsOperands& operands);
 
   FewRows loops;
-  // REQUIRES: takes() the sizes and distances; b is f32, or k is a multiple of FewRows::kMultiple,
-  // or b_column is 1
+  // REQUIRES: takes() the sizes and distances; b is f32, or b_column is 1
   void run(const FewRowsOperands& operands) const;
 };
 

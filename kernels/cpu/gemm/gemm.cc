@@ -283,13 +283,14 @@ void clear_panel(const PackLayout& layout, int64_t panel, std::byte* to) {
   std::memset(to + panel * layout.panel_bytes(), 0, static_cast<size_t>(layout.panel_bytes()));
 }
 
-// Panels whose elements lie as they shall, row by row: one row of all panels after the other, since
-// the hardware fetches long pieces of rows ahead better than one short piece of each row.
+// Whether rows of panels are pieces of the matrix's rows, so that pack_rows() copies them.
 bool has_rows_of_panels(const PackLayout& layout, const PackSource& source) {
   if (source.column_stride != 1 || source.k_dims.rank() != 1) return false;
   return has_half_weights(layout.kind) ||
          (layout.kind == GemmKind::kF32 && source.dtype == DataType::kF32);
 }
+// Copies one row of all panels after the other: the hardware fetches long pieces of rows ahead
+// better than one short piece of each row.
 template <class T>
 void pack_rows(const PackLayout& layout, const PackSource& source, int64_t first, int64_t columns,
                PackTo where, std::byte* to) {

@@ -30,8 +30,8 @@ GemmKernels gemm_of(DataType operands, Isa isa);
 enum class PackTo : uint8_t { kCache, kMemory };
 void pack_panel(const PackLayout& layout, const PackSource& source, int64_t panel, std::byte* to,
                 PackTo where = PackTo::kCache);
-// Panels [begin, end) of those that there are. Some beside each other are faster than one at a time
-// if the columns of a row are adjacent.
+// Packs panels [begin, min(end, layout.panels())), as pack_panel() does. Several at a time take
+// less time than one after the other where the columns of a row are adjacent.
 constexpr int64_t kPanelsAtOnce = 4;
 void pack_panels(const PackLayout& layout, const PackSource& source, int64_t begin, int64_t end,
                  std::byte* to, PackTo where = PackTo::kCache);

@@ -1,6 +1,7 @@
 // MatMul by packed panels and register tiles:
 //   cpu.matmul.quantized_weights   of f32 by constant weights of 2, 4 or 8 bits, which stay so in
 //                                  memory
+//   cpu.matmul.half_weights        of f32 by constant weights of f16 or bf16, likewise
 //   cpu.matmul.packed              all others; a few rows of f32 read a matrix that is no constant
 //                                  where it lies, and for more rows each block packs its columns
 #include <algorithm>
@@ -31,9 +32,15 @@ TensorView transposed(TensorView view) {
   return view;
 }
 
-// What a thread packs of a right-hand side that is no constant, if a few blocks of rows read it: it
-// stays in the second-level cache.
-constexpr int64_t kPackedBytes = 256 << 10, kMostRowBlocks = 4;
+// A thread packs this much of a right-hand side that is no constant, or one panel, which stays in
+// the second-level cache unless k is large.
+constexpr int64_t kPackedBytes = 256 << 10;
+// With more blocks of rows, packing the whole matrix once takes a small part of the time.
+constexpr int64_t kMostRowBlocks = 4;
+// Rows of a that are not read where they lie are copied for each block of columns.
+constexpr int64_t kLeastColumnsOfACopy = 128;
+// Smaller constants are packed once, also where the caller wants no copies of large ones.
+constexpr size_t kLargeConstantBytes = size_t{1} << 20;
 
 // Of a block of the product of few rows, whose sums stay in the first-level cache.
 constexpr int64_t kFewRowsColumns = 256, kFewRowsBlock = 16;
@@ -58,7 +65,10 @@ class PackedMatMul final : public Kernel {
                                    request.inputs[1].type.dtype == DataType::kU8);
     const bool needs_zero = has_zero && kernels_.kind == GemmKind::kI16;
     if (b == nullptr || (needs_zero && zero == nullptr)) return;
-    if (request.packs_in_runs && group_ == 0) return;
+    // Integers of 8 bits need the sums of all columns first.
+    if (request.packs_in_runs && group_ == 0 && kernels_.kind != GemmKind::kU8S8 &&
+        b->bytes().size() >= kLargeConstantBytes)
+      return;
     TensorView view = kernel_view(*b);
     if (op_.transpose_b) view = transposed(view);
     auto [layout, source] = right_side(view, zero != nullptr ? kernel_view(*zero) : TensorView{});
@@ -128,8 +138,8 @@ class PackedMatMul final : public Kernel {
     }
     const auto lane = static_cast<int64_t>(kernels_.elements_per_lane);
     p.blocks = GemmBlocks(kernels_, p.m, p.n, p.layout.lanes(), p.batches, threads);
-    p.packs_blocks = packs_blocks(p, threads);
     p.a_is_direct = reads_directly(a.dtype, p);
+    p.packs_blocks = packs_blocks(p, threads);
     lay_out(p, lane, threads);
     return made;
   }
@@ -237,8 +247,8 @@ class PackedMatMul final : public Kernel {
     return lanes && p.a_k == 1 && (stride % 4096 != 0 || p.blocks.rows < 8);
   }
 
-  // Narrows the blocks if they shall pack. With 8-bit operands, sums of all columns are needed
-  // first.
+  // Whether each block of columns packs its part of b; then blocks become narrower. With 8-bit
+  // operands, the sums of all columns are needed first.
   bool packs_blocks(PreparedMatMul& p, int threads) const {
     if (packed_ || kernels_.kind == GemmKind::kU8S8 || p.b_matrices < p.batches ||
         p.blocks.row_blocks > kMostRowBlocks)
@@ -248,7 +258,8 @@ class PackedMatMul final : public Kernel {
     const int64_t columns =
         std::min(p.blocks.columns, std::max<int64_t>(kPackedBytes / panel, 1) * width);
     const int64_t blocks = std::max<int64_t>(ceil_div(p.n, columns), 1);
-    if (threads > 1 && p.batches * blocks < 2 * threads) return false;
+    if (threads > 1 && p.batches * blocks < 4 * threads) return false;
+    if (!p.a_is_direct && columns < std::min(p.blocks.columns, kLeastColumnsOfACopy)) return false;
     p.blocks.columns = columns, p.blocks.column_blocks = blocks;
     return true;
   }
@@ -299,7 +310,7 @@ class PackedMatMul final : public Kernel {
         const int64_t panel = column / p.layout.tile_columns;
         pack_panels(p.layout, matrix_of(source, b, p.b_matrix(batch)), panel,
                     panel + p.blocks.columns / p.layout.tile_columns,
-                    packed - panel * p.layout.panel_bytes());
+                    packed - panel * p.layout.panel_bytes());  // where panel 0 would be
         for (int64_t row = 0; row < p.m; row += p.blocks.rows)
           run_block(p, args, packed, false, batch, row, column, part);
       }
@@ -438,8 +449,8 @@ class PackedMatMul final : public Kernel {
   bool has_few_rows(const PreparedMatMul& p, const TensorView& a, const TensorView& b) const {
     if (packed_ || a.dtype != DataType::kF32 || p.a_k != 1) return false;
     const bool is_f32 = kernels_.kind == GemmKind::kF32 && b.dtype == DataType::kF32;
-    const bool is_half = has_half_weights(kernels_.kind) &&
-                         (p.b.column_stride == 1 || p.k % FewRows::kMultiple == 0);
+    // A transposed matrix adds up lanes, but weights in 16 bits give the bits of packed ones.
+    const bool is_half = has_half_weights(kernels_.kind) && p.b.column_stride == 1;
     return (is_f32 || is_half) && FewRowsProduct::takes(few_rows_of(p));
   }
 

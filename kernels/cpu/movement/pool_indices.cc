@@ -25,7 +25,7 @@ struct PreparedPoolIndices final : PreparedKernel {
   int64_t count(size_t axis) const { return std::ssize(windows[axis]); }
 };
 
-// How far the planes of an image, and the images, lie apart.
+// Where the plane begins, counted in elements.
 int64_t plane_offset(const TensorView& view, int64_t plane) {
   return plane / view.dims[1] * view.strides[0] + plane % view.dims[1] * view.strides[1];
 }
