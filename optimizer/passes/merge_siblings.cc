@@ -36,7 +36,8 @@ namespace anneal {
 namespace {
 
 constexpr int64_t kVectorBytes = 16;
-constexpr size_t kLargeWeightBytes = size_t{1} << 20;  // of weights
+// From this size on, merging is shared among threads, and the parts are erased at once.
+constexpr size_t kLargeWeightBytes = size_t{1} << 20;
 
 int64_t channels(const Op& op, const Tensor& weights) {
   return weights.dims()[channel_axis(op, weights)];
@@ -235,13 +236,16 @@ class Merger {
     const bool transposes = product && !product->transpose_b && !are_vectors;
     if (transposes) product->transpose_b = true;
     const std::tuple key(axis, transposes, values);
-    if (const auto found = weights_.find(key); found != weights_.end()) return found->second;
+    // Those of a layer that the targets refused may be erased.
+    if (const auto found = weights_.find(key);
+        found != weights_.end() && graph_.constant(found->second) != nullptr)
+      return found->second;
     const Tensor all = concatenated(tensors, axis, run_.options.threads);
     // Large builds hold one form of the weights at a time.
     for (const Tensor* tensor : tensors) give_pages_back(*tensor);
     const ValueId value = graph_.add_constant(graph_.value(values[0]).name + ".merged",
                                               transposes ? transposed(all) : all);
-    weights_.emplace(key, value);
+    weights_[key] = value;
     return value;
   }
 

@@ -64,31 +64,24 @@ double sum_of(std::span<const float> weights, double enough, const Term& term) {
 
 constexpr double kAll = std::numeric_limits<double>::infinity();
 
-// Quotients are computed as products.
-float square_of_error(float weight, float scale, IntegerLimits limits) {
-  const float error = weight - integer_of(weight * (1 / scale), 1, limits) * scale;
-  return error * error;
-}
-
-// An estimate of the error up to `enough`.
-double estimated_error(std::span<const float> weights, float scale, IntegerLimits limits,
-                       double enough) {
-  return sum_of(weights, enough,
-                [=](float weight) { return square_of_error(weight, scale, limits); });
+// An estimate of the error up to `enough`: quotients are computed as products.
+double estimated_error(std::span<const float> weights, float scale, double enough) {
+  return sum_of(weights, enough, [=](float weight) {
+    const float error = weight - integer_of(weight * (1 / scale), 1, {}) * scale;
+    return error * error;
+  });
 }
 
 // A search for the scale of the least error.
 class Fit {
  public:
-  Fit(std::span<const float> weights, IntegerLimits limits, float scale, double error)
-      : weights_(weights), limits_(limits), best_(scale), least_(error) {}
-  Fit(std::span<const float> weights, IntegerLimits limits, float scale)
-      : Fit(weights, limits, scale, estimated_error(weights, scale, limits, kAll)) {}
+  Fit(std::span<const float> weights, float scale)
+      : weights_(weights), best_(scale), least_(estimated_error(weights, scale, kAll)) {}
 
   // Whether the scale is better than those before.
   bool consider(float scale) {
     if (!(std::abs(scale) >= kLeastScale)) return false;
-    const double found = estimated_error(weights_, scale, limits_, least_);
+    const double found = estimated_error(weights_, scale, least_);
     if (!(found < least_)) return false;
     least_ = found;
     best_ = scale;
@@ -104,19 +97,17 @@ class Fit {
   // The scale by which the integers of the best one are nearest to the weights; 0 if all are 0.
   float least_squares_scale() const {
     const float per_scale = 1 / best_;
-    const IntegerLimits limits = limits_;
     const double products = sum_of(weights_, kAll, [=](float weight) {
-      return weight * integer_of(weight * per_scale, 1, limits);
+      return weight * integer_of(weight * per_scale, 1, {});
     });
     const double squares = sum_of(weights_, kAll, [=](float weight) {
-      const float integer = integer_of(weight * per_scale, 1, limits);
+      const float integer = integer_of(weight * per_scale, 1, {});
       return integer * integer;
     });
     return squares == 0 ? 0 : static_cast<float>(products / squares);
   }
 
   std::span<const float> weights_;
-  IntegerLimits limits_;
   float best_;
   double least_;
 };
@@ -138,7 +129,7 @@ double error_of_rounding(std::span<const float> weights, float scale, IntegerLim
 }
 
 float fit_scale(std::span<const float> weights, float by_largest) {
-  Fit fit(weights, {}, by_largest);
+  Fit fit(weights, by_largest);
   for (int steps = kLeastSteps; steps <= kMostSteps; steps += steps < kMost ? 1 : 2)
     fit.consider(by_largest * kMost / static_cast<float>(steps));
   fit.refine(kMostRefinements);
@@ -367,9 +358,11 @@ class BlockGroup {
   const size_t length_;
   const IntegerLimits limits_;
   const Vector low_, high_;
-  float* const near_1_;                 // weight k of block i at k * kFloats + i
-  std::array<int, kFloats> exponents_;  // of the largest weights, which
-  FloatOfEach largest_, fitted_;        // are near 1 here, and the scales of these
+  float* const near_1_;  // weight k of block i at k * kFloats + i
+  // Of each block: the exponent of its largest weight; and, divided by that power of two, this
+  // weight and the scale.
+  std::array<int, kFloats> exponents_;
+  FloatOfEach largest_, fitted_;
 };
 
 }  // namespace

@@ -95,7 +95,8 @@ bool are_kept_by(const ProductNorms& norms, DataType half, double most) {
   // 1. Those of subnormal numbers are half of the least one.
   const double unit = half == DataType::kF16 ? 0x1p-11 : 0x1p-8;
   const double relative = unit / (1 + unit), absolute = half == DataType::kF16 ? 0x1p-25 : 0x1p-134;
-  const double lost = relative * relative * norms.weakest + absolute * absolute * norms.of_channel;
+  const double lost =
+      relative * relative * norms.weakest + absolute * absolute * norms.weights_per_channel;
   return norms.weakest > 0 && lost <= most * most * norms.weakest &&
          std::isfinite(in_half(static_cast<float>(norms.most), half));
 }

@@ -98,8 +98,8 @@ int shift_of(const Ends& ends, const Ends& zero, int bits) {
   return ends.high - zero.low <= most_code(bits) ? std::min(ends.low, zero.low) : ends.low;
 }
 
-// Codes of 4 bits as below: those that whole vectors give, of bytes [begin, end) of the result.
-// Returns the end of these.
+// Codes of 4 bits as codes_of() makes them, for bytes [begin, end) of the result, by whole vectors.
+// Returns the first byte that is left.
 int64_t join_fours(const void* numbers, int shift, int64_t begin, int64_t end, std::byte* to) {
   using Pairs [[gnu::vector_size(16)]] = uint16_t;
   const auto joined = [&](int64_t i) {

@@ -17,8 +17,8 @@ ProductNorms norms_of_floats(const Graph& graph, LayerId product, size_t input, 
                      .root = std::sqrt(std::ranges::max(channels.squares)),
                      .is_integer = channels.is_integer,
                      .most = channels.most};
-  norms.of_channel = static_cast<double>(tensor.count()) /
-                     static_cast<double>(std::max<size_t>(channels.squares.size(), 1));
+  norms.weights_per_channel = static_cast<double>(tensor.count()) /
+                              static_cast<double>(std::max<size_t>(channels.squares.size(), 1));
   for (const double squares : channels.squares)
     if (squares > 0 && (norms.weakest == 0 || squares < norms.weakest)) norms.weakest = squares;
   for (const double sum : channels.sums) norms.mean = std::max(norms.mean, std::abs(sum));

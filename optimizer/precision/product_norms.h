@@ -9,15 +9,13 @@
 namespace anneal {
 
 struct ProductNorms {
-  double sum = 0;           // of magnitudes: a bound
-  double root = 0;          // of squares: what numbers of independent signs give
-  double mean = 0;          // of the weights themselves: what equal numbers give
-  bool is_integer = false;  // every weight is a whole number
-  double most = 0;          // the largest magnitude of a weight
-  // Of channels whose weights are not all 0: the least sum of squares; and how many weights a
-  // channel has. 0: unknown.
-  double weakest = 0;
-  double of_channel = 0;
+  double sum = 0;                  // of magnitudes: a bound
+  double root = 0;                 // of squares: what numbers of independent signs give
+  double mean = 0;                 // of the weights themselves: what equal numbers give
+  bool is_integer = false;         // every weight is a whole number
+  double most = 0;                 // the largest magnitude of a weight
+  double weakest = 0;              // the least sum of squares of a channel that has one; 0: unknown
+  double weights_per_channel = 0;  // 0: unknown
   // For rounding errors, whose signs are independent: three standard deviations, or the bound.
   double of_errors() const { return std::min(sum, 3 * root); }
 };

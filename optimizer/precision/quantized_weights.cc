@@ -60,17 +60,21 @@ class CopiedColumns {
   void copy(const T* matrix, int64_t first, int64_t count, int64_t begin, int64_t length) {
     float* const to = memory_.data();
     const T* const from = matrix + (of_columns_ ? begin * pitch_ + first : first * pitch_ + begin);
-    // Squares of f32 are transposed, the rest is copied by elements.
+    if (of_columns_) {
+      for (int64_t k = 0; k < length; ++k)
+        for (int64_t i = 0; i < count; ++i) to[k * count + i] = real_of(from[k * pitch_ + i]);
+      return;
+    }
+    // Squares of f32 are transposed, the rest of each row is copied by elements.
     const bool has_squares = std::is_same_v<T, float>;
     const int64_t wide = has_squares ? count / 4 * 4 : 0, deep = has_squares ? length / 4 * 4 : 0;
     if constexpr (std::is_same_v<T, float>)
       for (int64_t i = 0; i < wide; i += 4)
         for (int64_t k = 0; k < deep; k += 4)
           cpu::transpose_square(from + i * pitch_ + k, pitch_, to + k * count + i, count);
-    const int64_t step = of_columns_ ? 1 : pitch_, k_step = of_columns_ ? pitch_ : 1;
-    for (int64_t k = 0; k < length; ++k)
-      for (int64_t i = k < deep ? wide : 0; i < count; ++i)
-        to[k * count + i] = real_of(from[i * step + k * k_step]);
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t k = i < wide ? deep : 0; k < length; ++k)
+        to[k * count + i] = real_of(from[i * pitch_ + k]);
   }
 
   const Tensor& matrix_;

@@ -59,7 +59,7 @@ class NeedAnalysis {
                                  std::string_view what) const;
   // See NodeFacts. 0: no such value.
   double expected(ValueId value) const;
-  // Of the one operand of a product that is a constant; null: both are none, or the layer is no
+  // Of the operand of a product that is its only constant; null: there is none, or the layer is no
   // product.
   const ProductNorms* norms_of(LayerId product) const;
 

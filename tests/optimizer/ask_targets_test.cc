@@ -2,6 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "anneal/graph/text/text.h"
 #include "anneal/optimizer/passes/passes.h"
 #include "anneal/optimizer/pipeline/pipeline.h"
@@ -20,9 +24,9 @@ graph g(x: f32[5,6], i: i64[3], w: f32[6,4])
   return d
 )txt";
 
-std::vector<PassRecord> run(Graph& graph, AskTargets ask) {
+std::vector<PassRecord> run(Graph& graph, AskTargets ask, std::string pass = "fuse_epilogue") {
   PassOptions options;
-  options.only = {"fuse_epilogue"};
+  options.only = {std::move(pass)};
   options.ask_targets = std::move(ask);
   return run_pipeline(graph, default_pipeline(), options);
 }
@@ -67,6 +71,32 @@ TEST(AskTargets, OfWhatHasNoKernelAnywayOnlyWhatComputesIsJoined) {
     const Layer& layer = graph.layer(id);
     EXPECT_EQ(layer.epilogues.empty(), !std::holds_alternative<MatMul>(layer.op)) << layer.name;
   }
+}
+
+// The second group is large, so its parts are erased at once, and with them what the first group
+// had merged in vain. The third group has the weights of the first.
+TEST(AskTargets, WeightsOfARefusedLayerMayBeMergedAgain) {
+  Graph graph = parse_graph(R"txt(
+graph g(p: f32[2,64], q: f32[2,512], r: f32[2,64])
+  const w: f32[64,64] = random(1)
+  const v: f32[64,64] = random(2)
+  const t: f32[512,512] = random(3)
+  const u: f32[512,512] = random(4)
+  a = MatMul(p, w)
+  b = MatMul(p, v)
+  c = MatMul(q, t)
+  d = MatMul(q, u)
+  e = MatMul(r, w)
+  f = MatMul(r, v)
+  return a, b, c, d, e, f
+)txt");
+  run(
+      graph,
+      [](const Graph&, const NewLayer& layer) {
+        return layer.name == "a" ? "no kernel" : std::string();
+      },
+      "merge_siblings");
+  EXPECT_EQ(graph.layer_count(), 4u);
 }
 
 }  // namespace

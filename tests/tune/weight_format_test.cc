@@ -179,6 +179,17 @@ TEST(WeightFormat, RowsAndColumnsGiveTheSameIntegersAndHalvesHaveHalfScales) {
     EXPECT_EQ(other.error, one.error);
     EXPECT_EQ(half.scales.dtype(), DataType::kF16);
     EXPECT_NEAR(half.error, one.error, 0.01 * one.error);
+    // A row alone becomes the same: blocks that are fitted together do not depend on each other.
+    for (const int64_t row : {int64_t{0}, int64_t{20}, kRows - 1}) {
+      const auto all = std::span<const float>(rows);
+      const QuantizedRows alone =
+          quantize_rows(Tensor::of<float>(DataType::kF32, {1, kDepth},
+                                          all.subspan(static_cast<size_t>(row * kDepth), kDepth)),
+                        false, bits, 32, 1);
+      EXPECT_TRUE(std::ranges::equal(
+          alone.integers.as<int8_t>(),
+          one.integers.as<int8_t>().subspan(static_cast<size_t>(row * kDepth), kDepth)));
+    }
     EXPECT_GT(one.error, bits == 4 ? 0.02 : 0.001);
     EXPECT_LT(one.error, bits == 4 ? 0.1 : 0.008);
   }
