@@ -67,8 +67,8 @@ bool knows_outputs(const Plan& plan, const Step& step) {
   });
 }
 
-// By name, of the step that the layer plans. Where values decide how much it gives, these are all
-// functions of its kernel, some of which count.
+// The functions that the layer's step launches, by name. Where values decide how many results there
+// are, only a run knows them: then all functions of the device.
 std::vector<std::string> functions_launched(const bench::PlannedLayer& layer, Device& device) {
   const Step& step = layer.planned();
   const KernelEntry* const entry = find_kernel(cuda_backend(), step.kernel);
