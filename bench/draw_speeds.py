@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the speeds of a report of compare_peers.py: bars for each network, relative to ONNX Runtime.
 
-    bench/draw_speeds.py bench/results/cpu-2026-11-23.json docs/images/cpu-speed.svg
+    bench/draw_speeds.py bench/results/cpu-2026-11-30.json docs/images/cpu-speed.svg
 
 A large panel for one thread and a small one for two, both at batch 1. Text is dark on a light ground of its own, so that
 the picture reads on pages of any colour.
