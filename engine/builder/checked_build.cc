@@ -147,6 +147,7 @@ class Checker {
     std::map<std::string, std::string> faults;  // by layer: why it goes back
     std::string layer;                          // where most of the difference arises
     std::vector<Tensor> tensors;                // of the input, if the table has its ranges
+    PlanComparison::BehindSelection behind_selection;
   };
 
   EngineFile build_lower() const;
@@ -325,6 +326,8 @@ Checker::Round Checker::compare(EngineFile file) {
       continue;
     }
     has_judged_ = has_judged_ || comparison.judged().elements > 0;
+    if (comparison.behind_selection().difference > round.behind_selection.difference)
+      round.behind_selection = comparison.behind_selection();
     if (input.is_large && !found.is_lost) continue;
     if (std::pair(found.is_lost, found.excess) >
             std::pair(round.worst.is_lost, round.worst.excess) ||
@@ -403,6 +406,11 @@ std::string Checker::outcome(const Round& round) const {
                            : fmt::format("; \"{}\" was off by {} before", first_.value,
                                          percent(first_.difference));
   if (misfit_ && !misfit_->is_of_input) text += "; " + misfit_->text;
+  if (const auto& behind = round.behind_selection; !behind.value.empty())
+    text += fmt::format(
+        "; other elements are selected (TopK, a comparison), and behind them \"{}\" "
+        "is off by {}, which is not judged",
+        behind.value, percent(behind.difference));
   if (!inputs_->left_out().empty()) text += "; left out: " + inputs_->left_out();
   return text;
 }

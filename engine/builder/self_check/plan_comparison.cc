@@ -68,6 +68,7 @@ Finding PlanComparison::compare(const std::vector<Tensor>& inputs) {
   reduced_.set_inputs(inputs);
   keep(false);
   count_ = {};
+  behind_selection_ = {};
   const Finding found = run(reduced_, Pass::kJudge, 0);
   judged_in_last_ = count_;
   if (!found.is_bad() || found.is_lost || found.is_count) return found;
@@ -171,6 +172,13 @@ void PlanComparison::judge_numbers(const ValueKey& key, const KeptValue& kept,
   if (now > before) judge(key, got.dtype, ValueError{.lost = now - before}, worst);
 }
 
+void PlanComparison::note_behind_selection(const std::string& value, const ValueError& error) {
+  const bool is_explained = error.relative <= kToldFrom * explained({value, 1});
+  if (!judged_.is_output(value) || is_explained || error.relative <= behind_selection_.difference)
+    return;
+  behind_selection_ = {value, error.relative};
+}
+
 void PlanComparison::write_exact(const Value& value, const Observation& observed) const {
   if (observed.step.empty()) return;  // memory of the caller, or weights
   const KeptValue& kept = kept_.at(value.key);
@@ -217,8 +225,10 @@ Finding PlanComparison::run(WatchedEngine& engine, Pass pass, size_t exact_befor
     const bool counts = !has_chosen_otherwise || !judged_.follows_selection(key.first);
     if (counts && (judged_.is_judged(key.first) || judged_.is_counted(key.first)))
       judge_in_order(key, found->second, observed, error, worst);
-    else if (judged_.is_judged(key.first) && is_float(observed.value.dtype))
+    else if (judged_.is_judged(key.first) && is_float(observed.value.dtype)) {
       judge_numbers(key, found->second, observed.value, worst);
+      note_behind_selection(key.first, error);
+    }
     if (judged_.is_selection(key.first) && error.differing > 0) has_chosen_otherwise = true;
   });
   return worst;

@@ -63,6 +63,13 @@ class PlanComparison {
     bool is_blind() const { return elements > 0 && numbers == 0; }
   };
   const Judged& judged() const { return judged_in_last_; }
+  // Of the last comparison: the output behind a selection that differed which is furthest off, if
+  // that is further than rounding explains. Nothing is judged there.
+  struct BehindSelection {
+    std::string value;  // empty: none
+    double difference = 0;
+  };
+  const BehindSelection& behind_selection() const { return behind_selection_; }
   // After a comparison that was bad: keeps all values of f32, which what follows needs.
   void keep_all();
   // Of the last comparison. Values are made exact up to one after the other, until half of the
@@ -99,6 +106,7 @@ class PlanComparison {
   // A value that cannot be compared element by element must be finite where f32 is.
   void judge_numbers(const ValueKey& key, const KeptValue& kept, const TensorView& got,
                      Finding& worst) const;
+  void note_behind_selection(const std::string& value, const ValueError& error);
   double explained(const ValueKey& key) const;
   void write_exact(const Value& value, const Observation& observed) const;
   static Fault fault_of(const Value& value);
@@ -112,6 +120,7 @@ class PlanComparison {
   std::vector<Value> values_;           // of both, in the reduced plan's order
   std::map<ValueKey, size_t> places_;
   Judged count_, judged_in_last_;
+  BehindSelection behind_selection_;
 };
 
 }  // namespace anneal
