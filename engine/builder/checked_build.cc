@@ -408,8 +408,8 @@ std::string Checker::outcome(const Round& round) const {
   if (misfit_ && !misfit_->is_of_input) text += "; " + misfit_->text;
   if (const auto& behind = round.behind_selection; !behind.value.empty())
     text += fmt::format(
-        "; other elements are selected (TopK, a comparison), and behind them \"{}\" "
-        "is off by {}, which is not judged",
+        "; a selection (by TopK or a comparison, for example) differs, and \"{}\", which follows "
+        "from it, is off by {}; that is not judged",
         behind.value, percent(behind.difference));
   if (!inputs_->left_out().empty()) text += "; left out: " + inputs_->left_out();
   return text;

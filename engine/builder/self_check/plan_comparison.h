@@ -63,8 +63,8 @@ class PlanComparison {
     bool is_blind() const { return elements > 0 && numbers == 0; }
   };
   const Judged& judged() const { return judged_in_last_; }
-  // Of the last comparison: the output behind a selection that differed which is furthest off, if
-  // that is further than rounding explains. Nothing is judged there.
+  // Outputs that follow a selection that differed are not judged. Of those in the last comparison,
+  // this one is furthest off, and further than rounding explains.
   struct BehindSelection {
     std::string value;  // empty: none
     double difference = 0;

@@ -1,10 +1,12 @@
 // Maxima of windows with their places, plane by plane: "cpu.pool.indices".
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
 
+#include "anneal/core/integer.h"
 #include "anneal/core/parallel.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/window.h"
@@ -51,14 +53,14 @@ class PoolIndices final : public Kernel {
                                              : Spatial{size[1] * size[2], size[2], 1};
     for (size_t axis = 0; axis < 3; ++axis)
       for (int64_t at = 0; at < window.out[axis]; ++at) {
-        AxisWindow of;
         const int64_t begin = at * window.stride[axis] - window.pad[axis];
-        for (int64_t k = 0; k < window.kernel[axis]; ++k) {
-          const int64_t position = begin + k * window.dilation[axis];
-          if (position < 0 || position >= size[axis]) continue;
-          if (of.count++ == 0) of.first = position;
-        }
-        p.windows[axis].push_back(of);
+        const int64_t step = window.dilation[axis];
+        const int64_t first = begin < 0 ? ceil_div(-begin, step) : 0;
+        const int64_t end = begin < size[axis]
+                                ? std::min(window.kernel[axis], ceil_div(size[axis] - begin, step))
+                                : 0;
+        p.windows[axis].push_back(first < end ? AxisWindow{begin + first * step, end - first}
+                                              : AxisWindow{});
       }
     return made;
   }

@@ -205,7 +205,7 @@ graph top(x: f32[8,64])
       built({.text = kText, .precision = kBF16, .inputs = {random_f32({8, 64}, 1)}});
   EXPECT_TRUE(made.check.is_compared);
   EXPECT_EQ(made.check.warning, "");
-  EXPECT_THAT(made.check.outcome, HasSubstr("and behind them \"y\" is off by"));
+  EXPECT_THAT(made.check.outcome, HasSubstr("\"y\", which follows from it, is off by"));
 }
 
 TEST(SelfCheck, LeavesOutWhatNeedsTooMuchWork) {
