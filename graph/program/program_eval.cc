@@ -9,6 +9,7 @@
 
 #include "anneal/core/fail.h"
 #include "anneal/core/float16.h"
+#include "anneal/graph/program/integer_division.h"
 #include "anneal/graph/program/program.h"
 
 namespace anneal {
@@ -287,15 +288,6 @@ T power(T base, T exponent) {
 
 // The quotient and the rest where the machine would trap.
 template <std::integral T>
-std::pair<T, T> divide(T a, T b) {
-  using U = std::make_unsigned_t<T>;
-  if (b == 0) return {0, 0};
-  if (std::is_signed_v<T> && b == static_cast<T>(-1))
-    return {static_cast<T>(U{0} - static_cast<U>(a)), 0};
-  return {static_cast<T>(a / b), static_cast<T>(a % b)};
-}
-
-template <std::integral T>
 Scalar binary(Opcode opcode, T a, T b) {
   using U = std::make_unsigned_t<T>;
   const U x = static_cast<U>(a);
@@ -310,10 +302,8 @@ Scalar binary(Opcode opcode, T a, T b) {
       return Scalar::of(static_cast<T>(x * y));
     case Opcode::kDiv:
       return Scalar::of(divide(a, b).first);
-    case Opcode::kMod: {
-      const T rest = divide(a, b).second;
-      return Scalar::of(rest != 0 && (rest < 0) != (b < 0) ? static_cast<T>(rest + b) : rest);
-    }
+    case Opcode::kMod:
+      return Scalar::of(floor_modulo(a, b));
     case Opcode::kRem:
       return Scalar::of(divide(a, b).second);
     case Opcode::kPow:

@@ -6,101 +6,139 @@
 #include <cstring>
 #include <limits>
 
+#include "anneal/graph/program/integer_division.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace anneal::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// Lanes of 4 bytes: whether a shift by so many bits leaves some, and the bits that shifts read.
 template <class D, class V>
-HWY_INLINE V negative(D d, V v) {
-  if constexpr (hwy::IsFloat<hn::TFromD<D>>()) {
-    return hn::Neg(v);
-  } else {
-    return hn::Sub(hn::Zero(d), v);
-  }
+HWY_INLINE hn::Mask<D> shifts_within(D d, V bits) {
+  return hn::Eq(hn::And(bits, hn::Set(d, ~hn::TFromD<D>{31})), hn::Zero(d));
+}
+template <class D, class V>
+HWY_INLINE V low_bits(D d, V bits) {
+  return hn::And(bits, hn::Set(d, hn::TFromD<D>{31}));
 }
 
 template <class T>
-bool run_arithmetic(const Work& work) {
+bool run_float_arithmetic(const Work& work) {
   const auto& [step, extent, valid, out, in] = work;
-  constexpr bool kFloat = std::is_floating_point_v<T>;
   switch (step.instruction.opcode) {
     case Opcode::kAdd:
       ANNEAL_BINARY(T, hn::Add(a, b));
     case Opcode::kSub:
       ANNEAL_BINARY(T, hn::Sub(a, b));
     case Opcode::kNeg:
-      ANNEAL_UNARY(T, negative(d, a));
+      ANNEAL_UNARY(T, hn::Neg(a));
+    case Opcode::kMul:
+      ANNEAL_BINARY(T, hn::Mul(a, b));
+    case Opcode::kDiv:
+      ANNEAL_BINARY(T, hn::Div(a, b));
+    case Opcode::kMin:
+      ANNEAL_BINARY(T, min_nan(d, a, b));
+    case Opcode::kMax:
+      ANNEAL_BINARY(T, max_nan(d, a, b));
+    case Opcode::kAbs:
+      ANNEAL_UNARY(T, hn::Abs(a));
+    case Opcode::kSqrt:
+      ANNEAL_UNARY(T, hn::Sqrt(a));
+    case Opcode::kCeil:
+      ANNEAL_UNARY(T, hn::Ceil(a));
+    case Opcode::kFloor:
+      ANNEAL_UNARY(T, hn::Floor(a));
+    case Opcode::kTrunc:
+      ANNEAL_UNARY(T, hn::Trunc(a));
+    case Opcode::kRoundEven:
+      ANNEAL_UNARY(T, hn::Round(a));
+    case Opcode::kSign:
+      ANNEAL_UNARY(T, hn::IfThenElse(hn::IsNaN(a), a,
+                                     hn::IfThenElse(hn::Eq(a, hn::Zero(d)), hn::Zero(d),
+                                                    hn::CopySign(hn::Set(d, T{1}), a))));
     default:
-      break;
+      return false;
   }
-  if constexpr (kFloat) {
-    switch (step.instruction.opcode) {
-      case Opcode::kMul:
+}
+
+// What integers of one size do alike, signed or not. T: signed
+template <class T>
+bool run_integer_bits(const Work& work) {
+  using U = std::make_unsigned_t<T>;
+  const auto& [step, extent, valid, out, in] = work;
+  switch (step.instruction.opcode) {
+    case Opcode::kAdd:
+      ANNEAL_BINARY(T, hn::Add(a, b));
+    case Opcode::kSub:
+      ANNEAL_BINARY(T, hn::Sub(a, b));
+    case Opcode::kNeg:
+      ANNEAL_UNARY(T, hn::Sub(hn::Zero(d), a));
+    case Opcode::kMul:
+      if constexpr (sizeof(T) == 4)
         ANNEAL_BINARY(T, hn::Mul(a, b));
+      else
+        ANNEAL_LIBM2(T, static_cast<T>(static_cast<U>(a) * static_cast<U>(b)));
+    case Opcode::kBitAnd:
+      ANNEAL_BINARY(T, hn::And(a, b));
+    case Opcode::kBitOr:
+      ANNEAL_BINARY(T, hn::Or(a, b));
+    case Opcode::kBitXor:
+      ANNEAL_BINARY(T, hn::Xor(a, b));
+    case Opcode::kBitNot:
+      ANNEAL_UNARY(T, hn::Not(a));
+    case Opcode::kShiftLeft:
+      if constexpr (sizeof(T) == 4)
+        ANNEAL_BINARY(T, hn::IfThenElseZero(shifts_within(d, b), hn::Shl(a, low_bits(d, b))));
+      return false;
+    default:
+      return false;
+  }
+}
+
+// What depends on the sign.
+template <class T>
+bool run_integer_order(const Work& work) {
+  const auto& [step, extent, valid, out, in] = work;
+  if constexpr (std::is_signed_v<T>) {
+    switch (step.instruction.opcode) {
       case Opcode::kDiv:
-        ANNEAL_BINARY(T, hn::Div(a, b));
+        ANNEAL_LIBM2(T, divide(a, b).first);
+      case Opcode::kMod:
+        ANNEAL_LIBM2(T, floor_modulo(a, b));
+      default:
+        break;
+    }
+  }
+  if constexpr (sizeof(T) == 4) {
+    switch (step.instruction.opcode) {
+      case Opcode::kShiftRight:
+        ANNEAL_BINARY(T, hn::IfThenElseZero(shifts_within(d, b), hn::Shr(a, low_bits(d, b))));
       case Opcode::kMin:
-        ANNEAL_BINARY(T, min_nan(d, a, b));
+        ANNEAL_BINARY(T, hn::Min(a, b));
       case Opcode::kMax:
-        ANNEAL_BINARY(T, max_nan(d, a, b));
-      case Opcode::kAbs:
-        ANNEAL_UNARY(T, hn::Abs(a));
-      case Opcode::kSqrt:
-        ANNEAL_UNARY(T, hn::Sqrt(a));
-      case Opcode::kCeil:
-        ANNEAL_UNARY(T, hn::Ceil(a));
-      case Opcode::kFloor:
-        ANNEAL_UNARY(T, hn::Floor(a));
-      case Opcode::kTrunc:
-        ANNEAL_UNARY(T, hn::Trunc(a));
-      case Opcode::kRoundEven:
-        ANNEAL_UNARY(T, hn::Round(a));
-      case Opcode::kSign:
-        ANNEAL_UNARY(T, hn::IfThenElse(hn::IsNaN(a), a,
-                                       hn::IfThenElse(hn::Eq(a, hn::Zero(d)), hn::Zero(d),
-                                                      hn::CopySign(hn::Set(d, T{1}), a))));
+        ANNEAL_BINARY(T, hn::Max(a, b));
       default:
         return false;
     }
   } else {
     switch (step.instruction.opcode) {
-      case Opcode::kBitAnd:
-        ANNEAL_BINARY(T, hn::And(a, b));
-      case Opcode::kBitOr:
-        ANNEAL_BINARY(T, hn::Or(a, b));
-      case Opcode::kBitXor:
-        ANNEAL_BINARY(T, hn::Xor(a, b));
-      case Opcode::kBitNot:
-        ANNEAL_UNARY(T, hn::Not(a));
+      case Opcode::kMin:
+        ANNEAL_LIBM2(T, a < b ? a : b);
+      case Opcode::kMax:
+        ANNEAL_LIBM2(T, a < b ? b : a);
       default:
-        break;
-    }
-    if constexpr (sizeof(T) == 4) {
-      switch (step.instruction.opcode) {
-        case Opcode::kMul:
-          ANNEAL_BINARY(T, hn::Mul(a, b));
-        case Opcode::kMin:
-          ANNEAL_BINARY(T, hn::Min(a, b));
-        case Opcode::kMax:
-          ANNEAL_BINARY(T, hn::Max(a, b));
-        default:
-          return false;
-      }
-    } else {
-      using U = std::make_unsigned_t<T>;
-      switch (step.instruction.opcode) {
-        case Opcode::kMul:
-          ANNEAL_LIBM2(T, static_cast<T>(static_cast<U>(a) * static_cast<U>(b)));
-        case Opcode::kMin:
-          ANNEAL_LIBM2(T, a < b ? a : b);
-        case Opcode::kMax:
-          ANNEAL_LIBM2(T, a < b ? b : a);
-        default:
-          return false;
-      }
+        return false;
     }
   }
+}
+
+template <class T>
+bool run_arithmetic(const Work& work) {
+  if constexpr (std::is_floating_point_v<T>)
+    return run_float_arithmetic<T>(work);
+  else
+    return run_integer_bits<std::make_signed_t<T>>(work) || run_integer_order<T>(work);
 }
 
 template <class T>
