@@ -19,7 +19,7 @@ constexpr std::string_view kPrecision[] = {
     "dequantize_weights", "quantize_weights",  "gather_quantized_rows",  "widen_half",
     "equalize_channels",  "insert_quantize",   "unify_scales",           "move_quantize",
     "integer_products",   "drop_rounding",     "keep_quantized_weights", "lower_quantize",
-    "assign_precision",   "keep_half_weights", "keep_half_caches",       "keep_exact_sums",
+    "assign_precision",   "keep_half_weights", "keep_cache_types",       "keep_exact_sums",
 };
 
 constexpr PassFamily kFamilies[] = {

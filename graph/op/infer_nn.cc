@@ -253,7 +253,8 @@ Facts infer(const Attention& op, const InferInputs& inputs) {
   rules::require_float(inputs, 0);
   const Shape &q = inputs.shape(0), &k = inputs.shape(1), &v = inputs.shape(2);
   for (int i = 0; i < 3; ++i) {
-    if (inputs.dtype(0) != DataType::kF32 || !is_half(inputs.dtype(i)))
+    const bool is_shorter = is_half(inputs.dtype(i)) || inputs.dtype(i) == DataType::kI8;
+    if (inputs.dtype(0) != DataType::kF32 || i == 0 || !is_shorter)
       rules::require_dtype(inputs, i, inputs.dtype(0));
     if (inputs.shape(i).rank() != 4)
       refuse(fmt::format("input {} has rank {}, not 4", i, inputs.shape(i).rank()));

@@ -109,7 +109,7 @@ struct Pool {
 // goes with head h / (H / G) of k and v. score: of one result; its input 0 is the accumulator of q
 // k^T, further inputs broadcast to [B,H,L,S], whose axes index() counts; empty: the scores are
 // unchanged. A row that sees nothing, whose scores are all -inf, gives NaN, or 0 if hidden_is_zero.
-// Weights are not rounded to 16 bits before they meet v. k and v may be f16 or bf16 where q is f32.
+// Weights stay in the accumulator's type. k and v may be f16, bf16 or i8 where q is f32.
 struct Attention {
   Program score{};
   bool hidden_is_zero = false;

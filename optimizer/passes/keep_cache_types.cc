@@ -1,12 +1,13 @@
-// keep_half_caches: attention of f32 reads keys and values of f16 and bf16 in 16 bits.
+// keep_cache_types: attention of f32 reads keys and values of f16, bf16 and i8 in their own type.
 //
 //   k = Concat(f32(past), new); present = f16(k); y = Attention(q, k, v)
 //     =>   present = Concat(past, f16(new)); y = Attention(q, present, v)
 //
 // Likewise for new tokens that ScatterElements and ScatterND write into the past. For models with
-// caches in 16 bits on targets that do not compute in 16 bits, where attention is f32. The past is
-// not converted in each run, and the cache can be updated in place. Changes numerics: new tokens
-// are rounded before attention reads them, as in the model. Runs after assign_precision.
+// caches in 16 bits on targets that do not compute in 16 bits, where attention is f32, and for
+// quantized caches. The past is not converted in each run, and the cache can be updated in place.
+// Changes numerics where it moves a rounding: new tokens are rounded before attention reads them,
+// as in the model. Runs after assign_precision.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,8 +33,10 @@ ValueId rounded(const Graph& graph, LayerId id, DataType to) {
   return graph.layer(id).inputs[0];
 }
 
-// The value of 16 bits of which `wide` has the numbers; kNone: there is none.
-ValueId halves_of(const Graph& graph, ValueId wide) {
+bool is_shorter(DataType dtype) { return is_half(dtype) || dtype == DataType::kI8; }
+
+// The value of a shorter type of which `wide` has the numbers; kNone: there is none.
+ValueId shorter_of(const Graph& graph, ValueId wide) {
   const LayerId made_by = producer(graph, wide);
   const auto* pointwise = op_as<Pointwise>(graph, made_by);
   if (!pointwise) return ValueId::kNone;
@@ -41,13 +44,16 @@ ValueId halves_of(const Graph& graph, ValueId wide) {
   const Program& program = pointwise->program;
   const auto result =
       static_cast<size_t>(std::ranges::find(layer.outputs, wide) - layer.outputs.begin());
-  const Instruction& made = program.code()[program.results()[result].reg];
+  const auto code = program.code();
+  size_t reg = program.results()[result].reg;
+  if (code[reg].opcode == Opcode::kCast) reg = code[reg].operands[0];
+  const Instruction& made = code[reg];
   if (made.opcode != Opcode::kInput || program.results()[result].dtype != DataType::kF32 ||
-      !is_half(program.inputs()[made.immediate]))
+      !is_shorter(program.inputs()[made.immediate]))
     return ValueId::kNone;
-  const ValueId halves = layer.inputs[made.immediate];
-  const bool is_whole = graph.value(halves).type().shape == graph.value(wide).type().shape;
-  return is_whole ? halves : ValueId::kNone;  // others are repeated along an axis
+  const ValueId shorter = layer.inputs[made.immediate];
+  const bool is_whole = graph.value(shorter).type().shape == graph.value(wide).type().shape;
+  return is_whole ? shorter : ValueId::kNone;  // others are repeated along an axis
 }
 
 // The inputs of a Concat or a scatter whose elements are those of the result; empty: another layer.
@@ -70,11 +76,11 @@ bool is_key_or_value(const Graph& graph, LayerId reader, ValueId value) {
              (layer.inputs[1] == value) + (layer.inputs[2] == value);
 }
 
-// The attention with a key or value in 16 bits.
-NewLayer reading(const Graph& graph, LayerId attention, ValueId wide, ValueId halves) {
+// The attention with a key or value of a shorter type.
+NewLayer reading(const Graph& graph, LayerId attention, ValueId wide, ValueId shorter) {
   NewLayer layer = copy_of(graph, attention);
   for (const size_t i : {size_t{1}, size_t{2}})
-    if (layer.inputs[i] == wide) layer.inputs[i] = halves;
+    if (layer.inputs[i] == wide) layer.inputs[i] = shorter;
   return layer;
 }
 
@@ -84,9 +90,10 @@ class Cache {
   Cache(Graph& graph, ValueId wide) : graph_(graph), update_(producer(graph, wide)) {
     if (update_ == LayerId::kNone || graph.is_output(wide)) return;
     for (const size_t i : token_inputs(graph, update_)) {
-      const ValueId halves = halves_of(graph, graph.layer(update_).inputs[i]);
+      const ValueId halves = shorter_of(graph, graph.layer(update_).inputs[i]);
       if (halves == ValueId::kNone) continue;
       const DataType dtype = graph.value(halves).type().dtype;
+      if (!is_half(dtype)) continue;
       if (is_half(half_) && dtype != half_) return;
       half_ = dtype;
     }
@@ -121,7 +128,7 @@ class Cache {
 
  private:
   ValueId narrowed(ValueId part) {
-    const ValueId halves = halves_of(graph_, part);
+    const ValueId halves = shorter_of(graph_, part);
     if (halves != ValueId::kNone && graph_.value(halves).type().dtype == half_) return halves;
     const std::string name = fmt::format("{}/{}", graph_.value(part).name, to_string(half_));
     if (const Tensor* constant = graph_.constant(part))
@@ -141,24 +148,24 @@ class Cache {
   std::vector<LayerId> roundings_;
 };
 
-// Attention reads `halves` in place of `wide`.
-bool read_halves(Graph& graph, ValueId wide, ValueId halves, PassRun& run) {
+// Attention reads `shorter` in place of `wide`.
+bool read_shorter(Graph& graph, ValueId wide, ValueId shorter, PassRun& run) {
   std::vector<LayerId> readers;
   for (const LayerId reader : users_of(graph, wide))
     if (is_key_or_value(graph, reader, wide)) readers.push_back(reader);
-  const DataType half = graph.value(halves).type().dtype;
+  const DataType dtype = graph.value(shorter).type().dtype;
   for (const LayerId reader : readers)
-    if (const std::string why = run.ask_targets(graph, reading(graph, reader, wide, halves));
+    if (const std::string why = run.ask_targets(graph, reading(graph, reader, wide, shorter));
         !why.empty()) {
       run.refused(graph.layer(reader).name,
                   fmt::format("reads \"{}\" as f32, not {}: {}", graph.value(wide).name,
-                              to_string(half), why));
+                              to_string(dtype), why));
       return false;
     }
   for (const LayerId reader : readers) {
     const std::string name = graph.layer(reader).name;
-    graph.replace_layer(reader, graph.add(reading(graph, reader, wide, halves)));
-    run.did(name, fmt::format("reads \"{}\" in {}", graph.value(halves).name, to_string(half)));
+    graph.replace_layer(reader, graph.add(reading(graph, reader, wide, shorter)));
+    run.did(name, fmt::format("reads \"{}\" in {}", graph.value(shorter).name, to_string(dtype)));
   }
   return true;
 }
@@ -170,14 +177,14 @@ bool keep_cache(Graph& graph, LayerId id, PassRun& run) {
   for (const size_t i : {size_t{1}, size_t{2}}) {
     const ValueId wide = graph.layer(id).inputs[i];
     if (!is_key_or_value(graph, id, wide)) continue;
-    if (const ValueId halves = halves_of(graph, wide); halves != ValueId::kNone) {
-      if (read_halves(graph, wide, halves, run)) return true;
+    if (const ValueId shorter = shorter_of(graph, wide); shorter != ValueId::kNone) {
+      if (read_shorter(graph, wide, shorter, run)) return true;
       continue;
     }
     Cache cache(graph, wide);
     if (!cache.is_in_16_bits()) continue;
     const ValueId halves = cache.narrowed();
-    if (read_halves(graph, wide, halves, run)) {
+    if (read_shorter(graph, wide, halves, run)) {
       cache.finish(halves);
       return true;
     }
@@ -188,6 +195,6 @@ bool keep_cache(Graph& graph, LayerId id, PassRun& run) {
 
 }  // namespace
 
-bool keep_half_caches(Graph& graph, PassRun& run) { return sweep(graph, run, keep_cache); }
+bool keep_cache_types(Graph& graph, PassRun& run) { return sweep(graph, run, keep_cache); }
 
 }  // namespace anneal

@@ -57,7 +57,7 @@
     "products compute in 16 bits, and their operands are stored in 16 bits")                      \
   X(merge_siblings, kExact, "convolutions and products with the same input become one layer")     \
   X(keep_half_weights, kExact, "products of f32 read weights of f16 and bf16 in 16 bits")         \
-  X(keep_half_caches, kInexact, "attention of f32 reads caches of f16 and bf16 in 16 bits")       \
+  X(keep_cache_types, kInexact, "attention of f32 reads caches of f16, bf16, i8 in their type")   \
   X(keep_exact_sums, kExact,                                                                      \
     "sums of whole numbers that are rounded or compared are not computed by Winograd's algorithm")
 

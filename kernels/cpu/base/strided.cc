@@ -8,7 +8,7 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr std::string_view kWidened = "only 16-bit floats are widened, and to f32";
+constexpr std::string_view kWidened = "only 16-bit floats and i8 are widened, and to f32";
 
 template <class From, class To, class Convert>
 void copy_range(const Walk<2>& walk, const TensorView& from, const TensorView& to, int64_t begin,
@@ -35,6 +35,9 @@ void copy_range(const Walk<2>& walk, const TensorView& from, const TensorView& t
     check(to.dtype == DataType::kF32, kWidened);
     if (from.dtype == DataType::kF16) {
       copy_range<Float16, float>(walk, from, to, begin, end, [](Float16 v) { return to_f32(v); });
+    } else if (from.dtype == DataType::kI8) {
+      copy_range<int8_t, float>(walk, from, to, begin, end,
+                                [](int8_t v) { return static_cast<float>(v); });
     } else {
       check(from.dtype == DataType::kBF16, kWidened);
       copy_range<BFloat16, float>(walk, from, to, begin, end, [](BFloat16 v) { return to_f32(v); });

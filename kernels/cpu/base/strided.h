@@ -130,7 +130,7 @@ TensorView broadcast(const TensorView& view, const Dims& dims);
 // One element; the dtypes as for copy_elements.
 void copy_element(const TensorView& from, int64_t from_offset, const TensorView& to,
                   int64_t to_offset);
-// Copies elements between views of equal dims and dtypes, or from f16 and bf16 to f32.
+// Copies elements between views of equal dims and dtypes, or from f16, bf16 and i8 to f32.
 void copy_elements(const TensorView& from, const TensorView& to);
 void copy_elements(const TensorView& from, const TensorView& to, ThreadTeam& team);
 

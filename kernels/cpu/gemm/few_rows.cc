@@ -110,8 +110,8 @@ void all_sums(const typename Stored::Element* v, int64_t stride, int64_t keys, i
   }
 }
 
-// Calls f with the number of rows of the loop that `count` rows use. Those of 16 bits have loops
-// for 1 and 4 rows only, so that their code stays small.
+// Calls f with the number of rows of the loop that `count` rows use. Those of 16 and 8 bits have
+// loops for 1 and 4 rows only, so that their code stays small.
 template <class Stored, class F>
 void for_row_count(int count, const F& f) {
   if (count == 1) return f(std::integral_constant<int, 1>());
@@ -150,6 +150,8 @@ FewRows few_rows_of(DataType matrix) {
       return {few_scores<StoredF16>, few_sums<StoredF16>};
     case DataType::kBF16:
       return {few_scores<StoredBf16>, few_sums<StoredBf16>};
+    case DataType::kI8:
+      return {few_scores<StoredI8>, few_sums<StoredI8>};
     default:
       return {few_scores<StoredF32>, few_sums<StoredF32>};
   }

@@ -1,5 +1,5 @@
 // Products of a few rows of f32 by matrices that are read once and where they lie, such as
-// attention's k and v: f32, f16 or bf16, elements of a row next to each other.
+// attention's k and v: f32, f16, bf16 or i8, elements of a row next to each other.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ struct FewRows {
   void (*sums)(const std::byte* v, int64_t stride, int64_t keys, int64_t width,
                const float* weights, int64_t pitch, int count, float* y, int64_t y_pitch);
 };
-// matrix: the type of k and v. REQUIRES: f32, f16 or bf16
+// matrix: the type of k and v. REQUIRES: f32, f16, bf16 or i8
 FewRows few_rows(Isa isa, DataType matrix);
 
 }  // namespace anneal::cpu

@@ -31,6 +31,12 @@ struct StoredF32 {
     return hn::LoadU(hn::ScalableTag<float>(), p);
   }
 };
+struct StoredI8 {
+  using Element = int8_t;
+  static HWY_INLINE hn::Vec<hn::ScalableTag<float>> load(const int8_t* p) {
+    return widened(hn::ScalableTag<float>(), p);
+  }
+};
 struct StoredBf16 {
   using Element = uint16_t;
   static HWY_INLINE hn::Vec<hn::ScalableTag<float>> load(const uint16_t* p) {

@@ -10,6 +10,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -45,7 +46,7 @@ struct PreparedAttention final : PreparedKernel {
   // Of few rows: parts of the keys, and of v's columns, of a group; 1: a thread has whole groups.
   int64_t key_parts = 1, column_parts = 1;
   bool q_is_direct = false, y_is_direct = false;
-  // Of many rows of f32: k and v of 16 bits become dense f32 at these places first.
+  // Of many rows of f32: k and v of other types become dense f32 at these places first.
   bool is_widened = false;
   size_t wide_k_at = 0, wide_v_at = 0;
   PackLayout k_layout, v_layout;
@@ -114,8 +115,8 @@ class PackedAttention final : public Kernel {
         p.column_parts = std::min(wanted, p.width / kSharedColumns);
       }
     }
-    p.is_widened =
-        !p.has_few_rows && q.dtype == DataType::kF32 && (is_half(k.dtype) || is_half(v.dtype));
+    p.is_widened = !p.has_few_rows && q.dtype == DataType::kF32 &&
+                   (k.dtype != DataType::kF32 || v.dtype != DataType::kF32);
     lay_out(p, threads);
     if (p.is_widened) {
       p.wide_k_at = cache_aligned(p.workspace_bytes);
@@ -226,6 +227,15 @@ class PackedAttention final : public Kernel {
     return row_major_view(DataType::kF32, view.dims,
                           args.workspace + (input == 1 ? p.wide_k_at : p.wide_v_at));
   }
+  // Lanes of i32 become lanes of f32.
+  static void make_floats(std::byte* lanes, int64_t count) {
+    for (int64_t i = 0; i < count; ++i, lanes += sizeof(float)) {
+      int32_t integer;
+      std::memcpy(&integer, lanes, sizeof integer);
+      const auto number = static_cast<float>(integer);
+      std::memcpy(lanes, &number, sizeof number);
+    }
+  }
   void widen(const TensorView& from, const TensorView& to, ThreadTeam& team) const {
     if (from.dtype == DataType::kF32) return;
     constexpr int64_t kRowsAtOnce = 64;
@@ -238,8 +248,10 @@ class PackedAttention final : public Kernel {
             head / heads * from.strides[0] + head % heads * from.strides[1] + row * from.strides[2];
         const TapePort port{from.data + offset * static_cast<int64_t>(size_of(from.dtype)), 0,
                             from.strides[2], from.strides[3]};
-        load_(from.dtype, port, to.data + (head * rows + row) * width * 4, width,
-              std::min(kRowsAtOnce, rows - row), width);
+        const int64_t count = std::min(kRowsAtOnce, rows - row);
+        std::byte* const lanes = to.data + (head * rows + row) * width * 4;
+        load_(from.dtype, port, lanes, width, count, width);
+        if (from.dtype == DataType::kI8) make_floats(lanes, count * width);
       }
     });
   }
@@ -531,8 +543,8 @@ std::optional<float> scale_of(const Program& score) {
 KernelResult make_packed(const Attention& op, const Request& request) {
   for (size_t i = 0; i < 3; ++i)
     if (const DataType dtype = request.inputs[i].type.dtype;
-        dtype != DataType::kF32 && !is_half(dtype))
-      return refuse("only f32, f16 and bf16");
+        dtype != DataType::kF32 && !is_half(dtype) && dtype != DataType::kI8)
+      return refuse("only f32, f16, bf16 and i8");
   std::optional<Tape> score;
   const std::optional<float> scale = scale_of(op.score);
   if (!op.score.empty() && !scale) {

@@ -23,7 +23,7 @@ size_t product_bytes(std::span<const TensorView> inputs) {
   return cache_aligned(static_cast<size_t>(count(score_dims(inputs))) * width);
 }
 
-// k and v of 16 bits beside q of f32.
+// k and v of 16 or 8 bits beside q of f32.
 bool is_widened(const TensorView& q, const TensorView& view) { return view.dtype != q.dtype; }
 
 size_t widened_bytes(std::span<const TensorView> inputs) {
