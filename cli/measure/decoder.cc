@@ -23,8 +23,10 @@ bool has_part(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
 }
 
-bool is_real(DataType dtype) {
-  return dtype == DataType::kF32 || dtype == DataType::kF16 || dtype == DataType::kBF16;
+// Whether caches have it: floats or quantized.
+bool is_of_cache(DataType dtype) {
+  return dtype == DataType::kF32 || dtype == DataType::kF16 || dtype == DataType::kBF16 ||
+         dtype == DataType::kI8 || dtype == DataType::kU8;
 }
 
 bool is_index(DataType dtype) { return dtype == DataType::kI32 || dtype == DataType::kI64; }
@@ -101,7 +103,7 @@ Decoder::Role Decoder::role_of(size_t input) const {
   if (has_part(name, "logits_to_keep")) return Role::kLogitsToKeep;
   if (name == "use_cache_branch") return Role::kHasPast;
   if (integer && info.dims.rank() == 2) return Role::kIds;
-  if (!info.state_output.empty() || (is_real(info.dtype) && info.dims.rank() >= 2))
+  if (!info.state_output.empty() || (is_of_cache(info.dtype) && info.dims.rank() >= 2))
     return Role::kState;
   refuse_argument(
       fmt::format("--decode: input \"{}\" of {} is neither token ids, mask, positions nor a state",

@@ -25,6 +25,8 @@ struct Expression {
   Expression cast(RegisterType type) const { return {builder, builder->cast(reg, type)}; }
   // As a Cast of the model rounds: to f16 and bf16 for good.
   Expression cast_to(DataType dtype) const { return {builder, builder->round_by_cast(reg, dtype)}; }
+  // Clamped to the range of an integer type, not rounded.
+  Expression saturate(DataType dtype) const { return {builder, builder->saturate(reg, dtype)}; }
   Expression index(int axis) const { return {builder, builder->index(axis)}; }
 };
 

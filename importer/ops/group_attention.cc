@@ -31,12 +31,14 @@ class GroupAttentionImporter {
     AttentionHeads heads;
     const int64_t window = node_.integer("local_window_size", -1);  // with the query's own key
     GroupCache cache = cache_of(window);
-    heads.q = heads_first(query_, "queries");
-    const CachedRows keys = cached(cache, heads_first(key_, "keys"), kPastKey, 1);
+    const auto [of_keys, of_values] = cache_codes();
+    heads.q = of_keys.scaled_queries(node_, heads_first(query_, "queries"));
+    const CachedRows keys = cached(cache, of_keys, heads_first(key_, "keys"), kPastKey, 1);
     if (!cache.is_windowed() && node_.has_input(kPastKey) &&
         past_rows(kPastKey) == past_rows(kPastValue))
       cache.rows = shape_of(node_, keys.present)[2];
-    const CachedRows values = cached(cache, heads_first(value_, "values"), kPastValue, 2);
+    const CachedRows values =
+        cached(cache, of_values, heads_first(value_, "values"), kPastValue, 2);
     heads.k = keys.all;
     heads.v = values.all;
     heads.scale = attention_scale(node_, heads.q);
@@ -44,7 +46,8 @@ class GroupAttentionImporter {
     see(heads.visible, window, cache);
     if (node_.has_input(kBias)) heads.mask = bias(cache, shape_of(node_, heads.k)[2]);
     heads.sink = sink();
-    return {join_heads(node_, attend(node_, heads).result), keys.present, values.present};
+    const ValueId result = of_values.scaled_results(node_, attend(node_, heads).result);
+    return {join_heads(node_, result), keys.present, values.present};
   }
 
  private:
@@ -71,27 +74,47 @@ class GroupAttentionImporter {
   void check_inputs() {
     node_.expect_inputs(7, 17);
     node_.dtype(kQuery, kFloats);
-    node_.expect_same_dtype({kQuery, kKey, kValue, kPastKey, kPastValue, kCosines, kSines, kBias,
-                             kSink, kQueryNorm, kKeyNorm});
+    node_.expect_same_dtype(
+        {kQuery, kKey, kValue, kCosines, kSines, kBias, kSink, kQueryNorm, kKeyNorm});
     node_.dtype(kLastPositions, {DataType::kI32});
     node_.dtype(kTotalLength, {DataType::kI32});
     if (node_.rank(kQuery) != 3) node_.invalid(fmt::format("queries of {} axes", node_.rank(0)));
     if (node_.has_input(kKey) != node_.has_input(kValue)) node_.invalid("keys without values");
     if (node_.has_input(kPastKey) != node_.has_input(kPastValue))
       node_.invalid("past keys without past values");
-    for (const int input : {kKeyScale, kValueScale})
-      if (node_.has_input(input)) node_.unsupported("quantized past keys (k_scale, v_scale)");
     if (node_.has_input(kQueryNorm) != node_.has_input(kKeyNorm))
       node_.invalid("q_norm_weight without k_norm_weight, or the other way round");
     if (node_.integer("qk_output", 0) != 0) node_.unsupported("scores as an output (qk_output)");
-    for (const char* type : {"k_quant_type", "v_quant_type"})
-      if (node_.text(type, "NONE") != "NONE")
-        node_.unsupported(fmt::format("quantized past keys ({})", type));
-    node_.ignore("kv_cache_bit_width");  // of quantized ones
     query_heads_ = node_.integer("num_heads");
     key_heads_ = node_.integer("kv_num_heads");
     if (query_heads_ < 1 || key_heads_ < 1 || query_heads_ % key_heads_ != 0)
       node_.invalid(fmt::format("{} heads of queries for {} of keys", query_heads_, key_heads_));
+  }
+
+  // Of keys and of values.
+  std::pair<CacheCodes, CacheCodes> cache_codes() {
+    const auto is_quantized = [&](const char* type) {
+      return node_.choice(type, {"NONE", "PER_TENSOR", "PER_CHANNEL"}) != 0;
+    };
+    const bool are_integers = is_quantized("k_quant_type");
+    if (is_quantized("v_quant_type") != are_integers)
+      node_.invalid("k_quant_type or v_quant_type is NONE, but not both");
+    const int64_t bits = node_.integer("kv_cache_bit_width", 8);
+    if (!are_integers) {
+      node_.expect_same_dtype({kQuery, kPastKey, kPastValue});
+      return {};
+    }
+    if (bits != 8 && bits != 4) node_.unsupported(fmt::format("a cache of {} bits", bits));
+    const auto codes = [&](Input past, Input scale, const char* name) {
+      if (!node_.has_input(scale))
+        node_.invalid(fmt::format("a quantized cache without the scale of the {}", name));
+      node_.dtype(scale, {DataType::kF32});
+      CacheCodes made(node_, static_cast<int>(bits), node_.input(scale), key_heads_,
+                      shape_of(node_, past == kPastKey ? key_ : value_)[3], name);
+      if (node_.has_input(past)) node_.dtype(past, {made.dtype()});
+      return made;
+    };
+    return {codes(kPastKey, kKeyScale, "keys"), codes(kPastValue, kValueScale, "values")};
   }
 
   // query_, key_, value_: [batch, positions, heads, width], from three inputs or packed in one.
@@ -175,10 +198,14 @@ class GroupAttentionImporter {
     return cache;
   }
 
-  CachedRows cached(const GroupCache& cache, ValueId own, Input past, int output) {
-    if (!node_.has_input(past)) return {own, own};
-    CachedRows rows = add_rows(node_, cache, own, node_.input(past), output);
-    if (!cache.is_windowed()) rows.all = used(rows.all, output == 1 ? "keys/" : "values/");
+  CachedRows cached(const GroupCache& cache, const CacheCodes& codes, ValueId own, Input past,
+                    int output) {
+    own = codes.of(node_, own);
+    CachedRows rows{own, own};
+    if (node_.has_input(past)) rows = add_rows(node_, cache, own, node_.input(past), output);
+    if (node_.has_input(past) && !cache.is_windowed())
+      rows.all = used(rows.all, output == 1 ? "keys/" : "values/");
+    rows.all = codes.numbers(node_, rows.all, node_.dtype(kQuery));
     return rows;
   }
 

@@ -58,6 +58,109 @@ ValueId growth_to_longest(Node& node, ValueId longest, Size past, const std::str
 
 }  // namespace
 
+CacheCodes::CacheCodes(Node& node, int bits, ValueId scale, int64_t heads, Size width,
+                       std::string name)
+    : bits_(bits), heads_(heads), name_(std::move(name)) {
+  if (!width.known())
+    node.unsupported("a quantized cache of heads whose width is known only at run time");
+  if (bits_ == 4 && width.value() % 2 != 0)
+    node.unsupported(fmt::format("a cache of 4 bits of heads of {} elements", width.value()));
+  Size count = 1;
+  for (const Size& size : shape_of(node, scale)) count = node.sizes().mul(count, size);
+  const bool is_one = count == Size(1);
+  if (!is_one && count != Size(heads * width.value()))
+    node.invalid(
+        fmt::format("the scale of the {} is neither one number nor one for each of {} x {} columns",
+                    name_, heads, width.value()));
+  const std::vector<Size> of_scale = {1, is_one ? 1 : heads, 1, is_one ? Size(1) : width};
+  scale_ = reshape(node, scale, of_scale, name_ + "/scale");
+}
+
+ValueId CacheCodes::of(Node& node, ValueId rows) const {
+  if (!are_integers()) return rows;
+  const auto integer = [&](Expressions in) {
+    return (in[0].cast(RegisterType::kF32) / in[1]).apply(Opcode::kRoundEven);
+  };
+  if (bits_ == 8)
+    return pointwise(node, name_ + "/codes", {rows, scale_}, DataType::kI8,
+                     [&](Expressions in) { return integer(in).saturate(DataType::kI8); });
+  const ValueId codes =
+      pointwise(node, name_ + "/codes", {rows, scale_}, DataType::kU8, [&](Expressions in) {
+        const Expression x = integer(in);
+        return min(max(x, x.number(-8)), x.number(7)) + 8.0;
+      });
+  const Shape shape = shape_of(node, rows);
+  const Size bytes = Size(shape[3].value() / 2);
+  const ValueId pairs =
+      reshape(node, codes, {shape[0], shape[1], shape[2], bytes, 2}, name_ + "/pairs");
+  const ValueId packed =
+      pointwise(node, name_ + "/packed",
+                {slice_of(node, pairs, 4, 0, 1, name_ + "/low"),
+                 slice_of(node, pairs, 4, 1, 2, name_ + "/high")},
+                DataType::kU8, [](Expressions in) { return in[0] + in[1] * 16.0; });
+  return reshape(node, packed, {shape[0], shape[1], shape[2], bytes}, name_ + "/bytes");
+}
+
+ValueId CacheCodes::numbers(Node& node, ValueId cache, DataType dtype) const {
+  if (!are_integers()) return cache;
+  ValueId codes = cache;
+  if (bits_ == 4) {
+    const Shape shape = shape_of(node, cache);
+    const ValueId apart =
+        reshape(node, cache, {shape[0], shape[1], shape[2], 1, shape[3]}, name_ + "/rows_of_bytes");
+    const ValueId shifts =
+        node.constant_value(tensor_of(DataType::kU8, {2, 1}, {0, 4}), name_ + "/shifts");
+    const ValueId integers =
+        pointwise(node, name_ + "/integers", {apart, shifts}, DataType::kI8, [](Expressions in) {
+          return in[0].apply(Opcode::kShiftRight, in[1]).apply(Opcode::kBitAnd, in[0].number(15)) -
+                 8.0;
+        });
+    codes = reshape(node, integers, {shape[0], shape[1], shape[2], Size(2 * shape[3].value())},
+                    name_ + "/columns");
+  }
+  return as_type(node, codes, dtype, name_ + "/numbers");
+}
+
+ValueId CacheCodes::scaled_queries(Node& node, ValueId queries) const {
+  if (!are_integers()) return queries;
+  const ValueId scaled = by_query_head(node, queries);
+  return bits_ == 4 ? swap_halves(node, scaled, false, "queries") : scaled;
+}
+
+ValueId CacheCodes::scaled_results(Node& node, ValueId results) const {
+  if (!are_integers()) return results;
+  return by_query_head(node, bits_ == 4 ? swap_halves(node, results, true, "results") : results);
+}
+
+// rows times the scales of the heads of the cache that their heads share.
+ValueId CacheCodes::by_query_head(Node& node, ValueId rows) const {
+  const Shape shape = shape_of(node, rows), of_scale = shape_of(node, scale_);
+  ValueId scale = scale_;
+  if (of_scale[1] != Size(1)) {
+    const Size group = node.sizes().floor_div(shape[1], heads_);
+    const ValueId apart =
+        reshape(node, scale, {1, of_scale[1], 1, 1, of_scale[3]}, name_ + "/scale_of_groups");
+    const ValueId all =
+        expanded(node, apart, {1, of_scale[1], group, 1, of_scale[3]}, name_ + "/scale_by_query");
+    scale = reshape(node, all, {1, shape[1], 1, of_scale[3]}, name_ + "/scale_of_queries");
+  }
+  return pointwise(node, name_ + "/scaled", {rows, scale}, node.graph().value(rows).type().dtype,
+                   [](Expressions in) { return in[0] * in[1]; });
+}
+
+// From columns 0, 1, 2, 3 to 0, 2, 1, 3; are_apart: back.
+ValueId CacheCodes::swap_halves(Node& node, ValueId rows, bool are_apart,
+                                const std::string& name) const {
+  const Shape shape = shape_of(node, rows);
+  const Size half = Size(shape[3].value() / 2), first = are_apart ? Size(2) : half;
+  const ValueId pairs =
+      reshape(node, rows, {shape[0], shape[1], shape[2], first, are_apart ? half : Size(2)},
+              name_ + "/pairs_of_" + name);
+  const ValueId swapped = node.layer(Transpose{{0, 1, 2, 4, 3}}, {pairs}, name_ + "/" + name);
+  return reshape(node, swapped, {shape[0], shape[1], shape[2], shape[3]},
+                 name_ + "/columns_of_" + name);
+}
+
 void keep_window(Node& node, GroupCache& cache, int64_t window, ValueId past) {
   const Size rows = shape_of(node, past)[2];
   if (rows.known() && rows.value() < window)

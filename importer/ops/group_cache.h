@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "anneal/importer/node/node.h"
 
@@ -26,6 +27,37 @@ struct GroupCache {
 struct CachedRows {
   ValueId all = ValueId::kNone;      // that queries of this call may see
   ValueId present = ValueId::kNone;  // for the next call
+};
+
+// How a cache stores keys or values: as they are, or as integers times scales. Integers of 4 bits
+// have 8 added, and two share a byte, the first in its low bits.
+class CacheCodes {
+ public:
+  CacheCodes() = default;  // as they are
+  // bits: 8 or 4. scale: f32, one number, or heads * width of them, of any shape. Fails if the
+  // columns of a row do not fill whole bytes.
+  CacheCodes(Node& node, int bits, ValueId scale, int64_t heads, Size width, std::string name);
+
+  bool are_integers() const { return bits_ != 0; }
+  // The type of the cache. REQUIRES: are_integers()
+  DataType dtype() const { return bits_ == 8 ? DataType::kI8 : DataType::kU8; }
+  // rows: floats, [batch, heads, rows, width].
+  ValueId of(Node& node, ValueId rows) const;
+  // The rows of a cache, not yet times their scales; of 4 bits, the columns of even number come
+  // before those of odd number. Attention by such rows is the same with scaled queries (of keys) or
+  // results (of values), which are [batch, heads of queries, queries, width].
+  ValueId numbers(Node& node, ValueId cache, DataType dtype) const;
+  ValueId scaled_queries(Node& node, ValueId queries) const;
+  ValueId scaled_results(Node& node, ValueId results) const;
+
+ private:
+  ValueId by_query_head(Node& node, ValueId rows) const;
+  ValueId swap_halves(Node& node, ValueId rows, bool are_apart, const std::string& name) const;
+
+  int bits_ = 0;
+  ValueId scale_ = ValueId::kNone;  // [1, heads or 1, 1, width or 1]
+  int64_t heads_ = 1;
+  std::string name_;
 };
 
 // Makes it a windowed cache, of as many rows as `past` has; at least those of the window.

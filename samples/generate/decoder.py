@@ -187,13 +187,13 @@ def input_of(info: Any, role: str, read: list[int], begin: int) -> numpy.ndarray
 
 
 def states_of(engine: anneal.Engine) -> list[State]:
-    """Pairs of a floating-point input and the output that follows it in time: by layer and by "key" or "value" in their
-    names, else in their order."""
+    """Pairs of an input of floats, or of quantized ones, and the output that follows it in time: by layer and by "key" or
+    "value" in their names, else in their order."""
     if any(info.name == "inputs_embeds" for info in engine.inputs):
         raise UnknownModel("the model takes embeddings (inputs_embeds) instead of token ids")
     if any("cross" in part_of(info.name) for info in engine.inputs):
         raise UnknownModel("the model is a decoder that needs an encoder: give the folder with the files of both")
-    pasts = [info for info in engine.inputs if "float" in str(info.dtype) and len(info.shape) >= 2]
+    pasts = [info for info in engine.inputs if len(info.shape) >= 2 and any(name in str(info.dtype) for name in ("float", "int8"))]
     presents = [info for info in engine.outputs if info.name != "logits"]
     if len(presents) > len(pasts):
         presents = presents[len(presents) - len(pasts):]

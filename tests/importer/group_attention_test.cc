@@ -394,17 +394,126 @@ TEST(GroupQueryAttention, KeysAndValuesHaveTheSameLengthWhereTheTotalIsAnInput) 
   EXPECT_EQ(rows(1), rows(2));
 }
 
+// x / scale as integers of these bits, in floats.
+std::string codes_of(ModelBuilder& m, const std::string& x, const std::string& scale, int bits) {
+  const auto most = static_cast<float>((1 << (bits - 1)) - 1);
+  m.floats(x + "/least", {}, {-most - 1}).floats(x + "/most", {}, {most});
+  m.node("Div", {x, scale}, {x + "/quotient"});
+  m.node("Round", {x + "/quotient"}, {x + "/rounded"});
+  m.node("Clip", {x + "/rounded", x + "/least", x + "/most"}, {x + "/codes"});
+  return x + "/codes";
+}
+
+std::string rounded(ModelBuilder& m, const std::string& x, const std::string& scale, int bits) {
+  m.node("Mul", {codes_of(m, x, scale, bits), scale}, {x + "/numbers"});
+  return x + "/numbers";
+}
+
+// x, [1, 2, length, 4], as a cache stores it.
+std::string stored(ModelBuilder& m, const std::string& x, const std::string& scale, int bits) {
+  const std::string codes = codes_of(m, x, scale, bits), cache = x + "/cache";
+  const auto cast = [&](const std::string& from, int to) {
+    set(m.node("Cast", {from}, {cache}), "to", int64_t{to});
+  };
+  if (bits == 8) {
+    cast(codes, TensorProto::INT8);
+    return cache;
+  }
+  m.floats(x + "/eight", {}, {8}).floats(x + "/sixteen", {}, {16});
+  m.integers(x + "/last", {3}).integers(x + "/step", {2}).integers(x + "/end", {4});
+  m.node("Add", {codes, x + "/eight"}, {x + "/digits"});
+  for (const int64_t first : {0, 1}) {
+    const std::string n = x + "/" + std::to_string(first);
+    m.integers(n, {first});
+    m.node("Slice", {x + "/digits", n, x + "/end", x + "/last", x + "/step"}, {n + "/digits"});
+  }
+  m.node("Mul", {x + "/1/digits", x + "/sixteen"}, {x + "/high"});
+  m.node("Add", {x + "/0/digits", x + "/high"}, {x + "/bytes"});
+  cast(x + "/bytes", TensorProto::UINT8);
+  return cache;
+}
+
+// Numbers beyond the largest integer are clamped. Scales: of each column, or one.
+TEST(GroupQueryAttention, AQuantizedCacheHoldsIntegersTimesScales) {
+  for (const int bits : {8, 4})
+    for (const bool is_per_column : {true, false}) {
+      const float unit = bits == 8 ? 0.0075F : 0.125F;
+      const auto scales = [&](ModelBuilder& m, const std::string& suffix,
+                              const std::vector<int64_t>& dims) {
+        std::vector<float> keys, values;
+        for (int i = 0; i < (is_per_column ? 8 : 1); ++i) {
+          keys.push_back(unit * static_cast<float>(1 + i % 3));
+          values.push_back(unit * static_cast<float>(4 - i % 4));
+        }
+        m.floats("ks" + suffix, is_per_column ? dims : std::vector<int64_t>{1}, keys);
+        m.floats("vs" + suffix, is_per_column ? dims : std::vector<int64_t>{1}, values);
+      };
+      const auto quantized = [&](ModelBuilder& m, const std::vector<std::string>& outputs) {
+        scales(m, "", {8});
+        scales(m, "4", {1, 2, 1, 4});
+        const std::string keys = stored(m, "pk", "ks4", bits),
+                          values = stored(m, "pv", "vs4", bits);
+        auto& node = group_attention(
+            m, {"q", "k", "v", keys, values, "", "", "", "", "", "ks", "vs"}, {7}, 8, outputs);
+        for (const char* type : {"k_quant_type", "v_quant_type"})
+          set(node, type, is_per_column ? "PER_CHANNEL" : "PER_TENSOR");
+        set(node, "kv_cache_bit_width", int64_t{bits});
+      };
+      SCOPED_TRACE(testing::Message() << bits << " bits, per column: " << is_per_column);
+      expect_same(
+          with_past(5), [&](ModelBuilder& m) { quantized(m, {"y"}); },
+          [&](ModelBuilder& m) {
+            scales(m, "", {8});
+            scales(m, "4", {1, 2, 1, 4});
+            causal_attention(m, {"q", rounded(m, "k", "ks", bits), rounded(m, "v", "vs", bits), "",
+                                 rounded(m, "pk", "ks4", bits), rounded(m, "pv", "vs4", bits)});
+          });
+      // The present values, as the next call reads them.
+      expect_same(
+          with_past(5),
+          [&](ModelBuilder& m) {
+            quantized(m, {"out", "keys", "y"});
+          },
+          [&](ModelBuilder& m) {
+            scales(m, "4", {1, 2, 1, 4});
+            m.integers("shape", {1, 3, 2, 4});
+            m.node("Reshape", {"v", "shape"}, {"split"});
+            set(m.node("Transpose", {"split"}, {"new"}), "perm", std::vector<int64_t>{0, 2, 1, 3});
+            set(m.node("Concat", {"pv", "new"}, {"all"}), "axis", int64_t{2});
+            m.node("Identity", {stored(m, "all", "vs4", bits)}, {"y"});
+          });
+    }
+}
+
+TEST(GroupQueryAttention, QuantizedCachesThatAreNotTaken) {
+  const auto error = [&](int bits, const char* values_type, int64_t count,
+                         const std::string& scale = "s") {
+    return error_of([&] {
+      values_of(with_past(5), [&](ModelBuilder& m) {
+        m.floats("s", {count}, std::vector<float>(static_cast<size_t>(count), 1));
+        auto& node = group_attention(m,
+                                     {"q", "k", "v", stored(m, "pk", "s", 8),
+                                      stored(m, "pv", "s", 8), "", "", "", "", "", "s", scale},
+                                     {7}, 8);
+        set(node, "k_quant_type", "PER_TENSOR");
+        set(node, "v_quant_type", values_type);
+        set(node, "kv_cache_bit_width", int64_t{bits});
+      });
+    });
+  };
+  EXPECT_THAT(error(2, "PER_TENSOR", 1), HasSubstr("a cache of 2 bits"));
+  EXPECT_THAT(error(4, "PER_TENSOR", 1), HasSubstr("i8"));
+  EXPECT_THAT(error(8, "NONE", 1), HasSubstr("k_quant_type or v_quant_type is NONE"));
+  EXPECT_THAT(error(8, "PER_TENSOR", 4), HasSubstr("nor one for each of 2 x 4 columns"));
+  EXPECT_THAT(error(8, "PER_TENSOR", 1, ""), HasSubstr("without the scale of the values"));
+}
+
 TEST(GroupQueryAttention, FormsThatAreNotTaken) {
   const auto error = [&](const Build& build) { return error_of([&] { values_of(kNew, build); }); };
   EXPECT_THAT(error([](ModelBuilder& m) {
                 set(group_attention(m, {"q", "k", "v", "", ""}, {2}, 3), "qk_output", int64_t{1});
               }),
               HasSubstr("qk_output"));
-  EXPECT_THAT(
-      error([](ModelBuilder& m) {
-        set(group_attention(m, {"q", "k", "v", "", ""}, {2}, 3), "k_quant_type", "PER_TENSOR");
-      }),
-      HasSubstr("k_quant_type"));
   const auto normalized = [](std::vector<float> of_queries, const std::string& of_keys) -> Build {
     return [=](ModelBuilder& m) {
       m.floats("qn", {static_cast<int64_t>(of_queries.size())}, of_queries);
