@@ -1,12 +1,35 @@
+#include <fmt/format.h>
+
+#include "anneal/core/parallel.h"
 #include "anneal/tests/kernels/op_cases.h"
 
 namespace anneal::testing {
+namespace {
+
+// A mask of that type, [batches, 1, queries, keys].
+std::string mask(std::string_view type, int batches, int queries, int keys, std::string_view seen,
+                 std::string_view hidden, FunctionRef<bool(int batch, int query, int key)> sees) {
+  std::string text = fmt::format("{}[{},1,{},{}]={{", type, batches, queries, keys);
+  for (int i = 0; i < batches * queries * keys; ++i) {
+    if (i > 0) text += ',';
+    text += sees(i / keys / queries, i / keys % queries, i % keys) ? seen : hidden;
+  }
+  return text + "}";
+}
+
+}  // namespace
 
 std::vector<OpCase> attention_op_cases() {
   const auto with_score = [](std::string_view text, bool hidden_is_zero = false) {
     return Attention{parse_program(text), hidden_is_zero};
   };
   const auto scale = with_score("(f32)->(f32) mul($0,0.125f32)");
+  // Query i is key i + 160, and sees it, those before it, in a window only the last 50.
+  const auto before = [](int, int query, int key) { return key <= query + 160; };
+  const auto in_window = [](int, int query, int key) {
+    return key <= query + 160 && key > query + 110;
+  };
+  const std::string add = "add(mul($0,0.125f32),$1)";
   const std::string causal = "select(lt(index(2),index(3)),-inff32,mul($0,0.25f32))";
   return {
       {"attention", Attention{}, {"f32[2,3,7,5]", "f32[2,3,9,5]", "f32[2,3,9,4]"}},
@@ -93,6 +116,48 @@ std::vector<OpCase> attention_op_cases() {
       {"attention_bf16_mask",
        with_score("(f32,f32)->(f32) add(mul($0,0.5f32),$1)"),
        {"bf16[2,3,80,80]", "bf16[2,3,99,80]", "bf16[2,3,99,80]", "f32[2,1,1,99]=-9..0"}},
+      // Masks that hide many keys from all neighbouring queries.
+      {"attention_mask_hides_the_last_keys",
+       with_score("(f32,f32)->(f32) " + add),
+       {"f32[1,4,41,32]", "f32[1,2,201,32]", "f32[1,2,201,24]",
+        mask("f32", 1, 41, 201, "0.5", "-inf", before)}},
+      {"attention_mask_keeps_hidden",
+       with_score("(f32,f32)->(f32) select(eq($1,-inff32),$1," + add + ")", true),
+       {"f32[1,2,41,32]", "f32[1,2,201,32]", "f32[1,2,201,24]",
+        mask("f32", 1, 41, 201, "0", "-inf", in_window)}},
+      {"attention_mask_hides_all",
+       with_score("(f32,f32)->(f32) " + add, true),
+       {"f32[2,2,20,16]", "f32[2,2,150,16]", "f32[2,2,150,16]",
+        mask("f32", 2, 20, 150, "0", "-inf",
+             [](int batch, int query, int key) {
+               return query % 3 != 0 && key < 40 + 60 * batch;
+             })}},
+      {"attention_lowest_mask_of_keys",
+       with_score("(f32,f32)->(f32) add($1,$0)"),
+       {"f32[2,2,20,16]", "f32[2,2,300,16]", "f32[2,2,300,16]",
+        mask("f32", 2, 1, 300, "0", "-3.4028235e38",
+             [](int batch, int, int key) { return key < 70 + 100 * batch; })}},
+      {"attention_lowest_mask_of_all_keys",
+       with_score("(f32,f32)->(f32) " + add),
+       {"f32[1,2,9,16]", "f32[1,2,140,16]", "f32[1,2,140,16]",
+        mask("f32", 1, 9, 140, "0", "-3.4028235e38",
+             [](int, int query, int key) { return query != 4 && key < 30; })}},
+      {"attention_boolean_window",
+       with_score("(f32,bool)->(f32) select($1,mul($0,0.125f32),-inff32)"),
+       {"f32[1,2,41,32]", "f32[1,2,201,32]", "f32[1,2,201,24]",
+        mask("bool", 1, 41, 201, "1", "0", in_window)}},
+      {"attention_boolean_hidden",
+       with_score("(f32,bool)->(f32) select($1,-3.4028235e38f32,mul($0,0.125f32))"),
+       {"f32[1,2,41,32]", "f32[1,2,201,32]", "f32[1,2,201,24]",
+        mask("bool", 1, 41, 201, "0", "1", before)}},
+      {"attention_boolean_not_hidden",
+       with_score("(f32,bool)->(f32) select(not($1),-inff32,$0)"),
+       {"f32[1,2,41,32]", "f32[1,2,201,32]", "f32[1,2,201,24]",
+        mask("bool", 1, 41, 201, "1", "0", before)}},
+      {"attention_mask_of_one_head_beside_a_bias",
+       with_score("(f32,f32,f32)->(f32) add(add(mul($0,0.125f32),$1),$2)"),
+       {"f32[1,3,41,32]", "f32[1,3,201,32]", "f32[1,3,201,24]", "f32[3,1,1]=-1..1",
+        mask("f32", 1, 41, 201, "0", "-inf", before)}},
       // Caches of 16 bits.
       {"attention_f16_cache", scale, {"f32[2,4,1,64]", "f16[2,2,300,64]", "f16[2,2,300,64]"}},
       {"attention_bf16_cache", scale, {"f32[1,3,2,16]", "bf16[1,1,33,16]", "bf16[1,1,33,80]"}},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -68,12 +69,17 @@ struct BlockSums {
     return part;
   }
 };
-// All of k for one block, as many lanes at a time as `lanes`. left(k, elements) gives the left-hand
-// side from element k on: where its rows are, and how many bytes apart. panel: at lane 0.
-// REQUIRES: no block.finish with sums.has_b_zero
+struct LaneRange {
+  int64_t begin = 0, end = 0;
+};
+// All of k for one block, or a part of it, as many lanes at a time as `lanes`. left(k, elements)
+// gives the left-hand side from element k on: where its rows are, and how many bytes apart. panel:
+// at lane 0. REQUIRES: no block.finish with sums.has_b_zero; parts are of f32
 template <class Left>
 void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lanes,
-               const std::byte* panel, const BlockSums& sums, GemmBlock block, const Left& left) {
+               const std::byte* panel, const BlockSums& sums, GemmBlock block, const Left& left,
+               std::optional<LaneRange> part = std::nullopt) {
+  const LaneRange all = part.value_or(LaneRange{0, layout.lanes()});
   if (kernels.kind == GemmKind::kU8S8) {
     block.initial = reinterpret_cast<const std::byte*>(sums.columns);
     std::fill(sums.rows, sums.rows + block.rows, 0);
@@ -81,9 +87,9 @@ void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lan
   block.panel_stride = layout.panel_bytes();
   block.encoding = layout.encoding;
   const RegisterEpilogue* const finish = block.finish;
-  int64_t lane = 0;
+  int64_t lane = all.begin;
   do {  // once even if k is 0
-    int64_t next = std::min(lanes, layout.lanes() - lane);
+    int64_t next = std::min(lanes, all.end - lane);
     block.lanes = next;
     if (layout.group > 0) {  // whole groups, or a part of one
       block.lanes = std::min(next, layout.group - lane % layout.group);
@@ -94,7 +100,7 @@ void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lan
       block.scales = sums.scales + of_group;
       block.zeros = sums.zeros == nullptr ? nullptr : sums.zeros + of_group;
     }
-    block.finish = lane + next == layout.lanes() ? finish : nullptr;
+    block.finish = lane + next == all.end ? finish : nullptr;
     const int64_t k = lane * kernels.elements_per_lane;
     const int64_t elements = std::min(next * kernels.elements_per_lane, layout.k - k);
     std::tie(block.a, block.a_stride) = left(k, elements);
@@ -103,7 +109,7 @@ void run_lanes(const GemmKernels& kernels, const PackLayout& layout, int64_t lan
     if (sums.has_b_zero) kernels.row_sums(block, elements, sums.rows);
     block.accumulate = true;
     lane += next;
-  } while (lane < layout.lanes());
+  } while (lane < all.end);
   if (sums.has_b_zero)
     kernels.subtract_outer(sums.rows, sums.columns + layout.padded_columns(), block.rows,
                            block.columns, reinterpret_cast<int32_t*>(block.c), block.c_stride);

@@ -1,14 +1,15 @@
 // Attention by blocks of rows of q on register tiles: "cpu.attention.packed".
 //
 // For each batch and head of k: k^T and v, which first become f32 if only q is f32, are packed into
-// panels. For each block of rows: all their scores, the score's program, exponentials in place, and
-// their product with v, which is divided by the sums at the end. A block of scores stays in the
-// second-level cache. A few rows that share a head of k, as those of a decoder's next token, read k
-// and v where they lie, once (few_rows.h). If there are fewer heads of k than threads, these share
-// the keys, then the heads of q, then the columns of v: each number is computed as by one thread.
+// panels. For each block of rows: their scores, the score's program, exponentials in place, and
+// their product with v, which is divided by the sums at the end. Keys that a mask hides from all
+// rows of a block, before the first or behind the last that one sees, take no part. A block of
+// scores stays in the second-level cache. A few rows that share a head of k, as those of a
+// decoder's next token, read k and v where they lie, once (few_rows.h). If there are fewer heads of
+// k than threads, these share the keys, then the heads of q, then the columns of v: each number is
+// computed as by one thread.
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -23,6 +24,7 @@
 #include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/kernels/cpu/program/epilogue.h"
 #include "anneal/kernels/cpu/reduce/reduction_loops.h"
+#include "anneal/kernels/cpu/reduce/score_mask.h"
 #include "anneal/kernels/cpu/reference/program_map.h"
 
 namespace anneal::cpu {
@@ -31,6 +33,7 @@ namespace {
 constexpr int64_t kScoreBytes = 192 << 10;  // of a block
 constexpr int64_t kMostRowTiles = 4;
 constexpr int64_t kLanes = 512;                   // of scores that meet v at a time
+constexpr int64_t kMostAtOnce = 1 << 16;          // of a row's elements, for loops over rows
 constexpr int64_t kFewRows = 2 * FewRows::kMost;  // more of them are faster on register tiles
 // Threads that share a group of few rows have at least as much to do between their waits.
 constexpr int64_t kSharedKeys = 256;
@@ -49,6 +52,9 @@ struct PreparedAttention final : PreparedKernel {
   // Of many rows of f32: k and v of other types become dense f32 at these places first.
   bool is_widened = false;
   size_t wide_k_at = 0, wide_v_at = 0;
+  // Of many rows: the keys that they see. In places from ranges_at on.
+  KeyRanges ranges;
+  size_t ranges_at = 0;
   PackLayout k_layout, v_layout;
   // Byte offsets: of a group's packed v, or scores and results, and within a thread's part.
   size_t group_bytes = 0, packed_at = 0, q_at = 0, scores_at = 0, result_at = 0, sums_at = 0,
@@ -71,6 +77,8 @@ class PackedAttention final : public Kernel {
         run_tape_(run_tape(isa_of(request.device))),
         score_(std::move(score)),
         score_scale_(score_scale),
+        added_mask_(added_mask(op.score)),
+        hiding_(hiding_input(op.score)),
         epilogue_(std::move(epilogue)) {}
 
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
@@ -123,6 +131,11 @@ class PackedAttention final : public Kernel {
       p.wide_v_at = p.wide_k_at + cache_aligned(static_cast<size_t>(count(k.dims)) * sizeof(float));
       p.workspace_bytes = p.wide_v_at + static_cast<size_t>(count(v.dims)) * sizeof(float);
     }
+    p.ranges = hiding_ && !p.has_few_rows
+                   ? KeyRanges(hiding_->by, mask_view(p, inputs, hiding_->input))
+                   : KeyRanges(p.keys);
+    p.ranges_at = cache_aligned(p.workspace_bytes);
+    p.workspace_bytes = p.ranges_at + p.ranges.bytes();
     return made;
   }
 
@@ -131,6 +144,9 @@ class PackedAttention final : public Kernel {
     if (p.output.rows() * p.output.columns() == 0) return;
     const int64_t groups = p.batches * p.groups;
     if (p.has_few_rows) return p.key_parts > 1 ? share_few_rows(p, args) : run_few_rows(p, args);
+    if (hiding_)
+      p.ranges.find(mask_view(p, args.inputs, hiding_->input), loops_, args.team,
+                    args.workspace + p.ranges_at);
     if (p.is_widened) {
       widen(args.inputs[1], wide(p, args, 1), args.team);
       widen(args.inputs[2], wide(p, args, 2), args.team);
@@ -167,6 +183,11 @@ class PackedAttention final : public Kernel {
   // All scores as the score's program sees them: every head's block lies in the same memory.
   static TensorView scores_view(const PreparedAttention& p, std::byte* data) {
     return {DataType::kF32, {p.batches, p.heads, p.queries, p.keys}, {0, 0, p.pitch, 1}, data};
+  }
+  // An input of the score's program for all scores.
+  static TensorView mask_view(const PreparedAttention& p, std::span<const TensorView> inputs,
+                              size_t input) {
+    return broadcast(inputs[2 + input], {p.batches, p.heads, p.queries, p.keys});
   }
   int64_t element_size() const { return static_cast<int64_t>(score_kernels_.element_size()); }
   // Bytes from row to row where q is copied.
@@ -290,10 +311,13 @@ class PackedAttention final : public Kernel {
     const int64_t rows = std::min(p.block_rows, p.queries - first);
     if (rows <= 0) return;
     auto* const scores = reinterpret_cast<float*>(memory + p.scores_at);
+    const KeyRanges::Range keys = p.ranges.of(args.workspace + p.ranges_at, batch, head, first,
+                                              rows, p.k_layout.tile_columns);
 
     GemmBlock block;
-    block.rows = rows, block.columns = p.keys;
-    block.c = memory + p.scores_at, block.c_stride = p.pitch, block.c_is_padded = true;
+    block.rows = rows, block.columns = keys.end - keys.begin;
+    block.c = memory + p.scores_at + keys.begin * 4, block.c_stride = p.pitch;
+    block.c_is_padded = true;
     const TensorView& q = args.inputs[0];
     const std::byte* const from =
         q.data + (batch * q.strides[0] + head * q.strides[1] + first * q.strides[2]) *
@@ -305,14 +329,11 @@ class PackedAttention final : public Kernel {
                  ? std::pair{from + k, q.strides[2] * element_size()}
                  : std::pair{static_cast<const std::byte*>(memory + p.q_at) + k, q_pitch(p)};
     };
-    run_lanes(score_kernels_, p.k_layout, std::max<int64_t>(p.depth, 1), packed, {}, block,
-              rows_of_q);
-    if (score_ && p.keys > 0)
-      run_score(p, args, batch * p.heads + head, first, rows, memory + p.scores_at,
-                memory + p.tape_at);
-
+    const int64_t panel = keys.begin / p.k_layout.tile_columns;
+    run_lanes(score_kernels_, p.k_layout, std::max<int64_t>(p.depth, 1),
+              packed + panel * p.k_layout.panel_bytes(), {}, block, rows_of_q);
     auto* const sums = reinterpret_cast<float*>(memory + p.sums_at);
-    for (int64_t row = 0; row < rows; ++row) sums[row] = exponentials(p, scores + row * p.pitch);
+    weigh(p, args, {batch, head, first, rows}, keys, scores, sums, memory + p.tape_at);
 
     GemmBlock result;
     result.rows = rows, result.columns = p.width;
@@ -329,7 +350,7 @@ class PackedAttention final : public Kernel {
       return {memory + p.scores_at + k * 4, p.pitch * 4};
     };
     run_lanes(value_kernels_, p.v_layout, kLanes, packed + p.k_layout.bytes(), {}, result,
-              rows_of_scores);
+              rows_of_scores, LaneRange{keys.begin, keys.end});
     auto* const out = reinterpret_cast<float*>(result.c);
     for (int64_t row = 0; row < rows; ++row) {
       float* const line = out + row * result.c_stride;
@@ -339,6 +360,38 @@ class PackedAttention final : public Kernel {
       epilogue_.run(p.output, args, {result.c, result.c_stride},
                     {(batch * p.heads + head) * p.queries + first, rows, 0, p.width},
                     memory + p.tape_at);
+  }
+
+  // Rows of scores of one head.
+  struct ScoreRows {
+    int64_t batch, head, first, count;
+  };
+
+  // Scores of these keys become exponentials, sums[row] what to multiply with in the end.
+  void weigh(const PreparedAttention& p, const LaunchArgs& args, const ScoreRows& rows,
+             const KeyRanges::Range& keys, float* scores, float* sums, std::byte* scratch) const {
+    const int64_t count = keys.end - keys.begin;
+    const TensorView mask = added_mask_ ? mask_view(p, args.inputs, 1) : TensorView{};
+    const bool is_added = added_mask_ && mask.strides[3] == 1;
+    if (score_ && !is_added && count > 0)
+      run_score(p, args, rows, keys, reinterpret_cast<std::byte*>(scores), scratch);
+    for (int64_t row = 0; row < rows.count; ++row) {
+      float* const line = scores + row * p.pitch + keys.begin;
+      double most = start_of(Reduction::kMax);
+      for (int64_t i = 0; i < count; i += kMostAtOnce) {
+        const int64_t n = std::min(kMostAtOnce, count - i);
+        const double part =
+            is_added ? loops_.mask_row(line + i, element(mask, rows, row) + keys.begin + i, n,
+                                       added_mask_->scale, added_mask_->keeps_hidden)
+                     : loops_.row(Reduction::kMax, line + i, n, 0);
+        most = combined(Reduction::kMax, most, part);
+      }
+      sums[row] = exponentials(line, count, static_cast<float>(most));
+    }
+  }
+  static const float* element(const TensorView& mask, const ScoreRows& rows, int64_t row) {
+    return mask.as<float>() + rows.batch * mask.strides[0] + rows.head * mask.strides[1] +
+           (rows.first + row) * mask.strides[2];
   }
 
   // Rows of q as a left-hand side.
@@ -356,13 +409,14 @@ class PackedAttention final : public Kernel {
     }
   }
 
-  void run_score(const PreparedAttention& p, const LaunchArgs& args, int64_t head, int64_t first,
-                 int64_t rows, std::byte* scores, std::byte* scratch) const {
-    const TensorView whole = scores_view(p, scores - first * p.pitch * 4);
+  void run_score(const PreparedAttention& p, const LaunchArgs& args, const ScoreRows& rows,
+                 const KeyRanges::Range& keys, std::byte* scores, std::byte* scratch) const {
+    const TensorView whole = scores_view(p, scores - rows.first * p.pitch * 4);
     const TapeSpace::Operands operands{
-        args.inputs.subspan(3, op_inputs_ - 3), {&whole, 1}, {scores, p.pitch}};
-    const int64_t row = head * p.queries + first;
-    p.score.run(run_tape_, *score_, operands, {row, rows, 0, p.keys}, scratch);
+        args.inputs.subspan(3, op_inputs_ - 3), {&whole, 1}, {scores + keys.begin * 4, p.pitch}};
+    const int64_t row = (rows.batch * p.heads + rows.head) * p.queries + rows.first;
+    p.score.run(run_tape_, *score_, operands, {row, rows.count, keys.begin, keys.end - keys.begin},
+                scratch);
   }
 
   // All rows that share a head of k, their scores and results.
@@ -415,12 +469,8 @@ class PackedAttention final : public Kernel {
   // head: of those of the group.
   void weigh_head(const FewRowsGroup& g, int64_t head, std::byte* scratch) const {
     const PreparedAttention& p = g.p;
-    float* const of_rows = g.scores + head * p.queries * p.pitch;
-    if (score_ && p.keys > 0)
-      run_score(p, g.args, g.batch * p.heads + g.first_head + head, 0, p.queries,
-                reinterpret_cast<std::byte*>(of_rows), scratch);
-    for (int64_t i = 0; i < p.queries; ++i)
-      g.sums[head * p.queries + i] = exponentials(p, of_rows + i * p.pitch);
+    weigh(p, g.args, {g.batch, g.first_head + head, 0, p.queries}, {0, p.keys},
+          g.scores + head * p.queries * p.pitch, g.sums + head * p.queries, scratch);
   }
 
   // Columns of v, and of the rows' results.
@@ -489,22 +539,16 @@ class PackedAttention final : public Kernel {
       });
   }
 
-  // A row of scores becomes exponentials; what to multiply with in the end.
-  float exponentials(const PreparedAttention& p, float* row) const {
-    constexpr int64_t kMost = 1 << 16;
-    if (p.keys == 0) return 0;
-    double total = start_of(Reduction::kMax);
-    for (int64_t i = 0; i < p.keys; i += kMost)
-      total = combined(Reduction::kMax, total,
-                       loops_.row(Reduction::kMax, row + i, std::min(kMost, p.keys - i), 0));
-    const auto most = static_cast<float>(total);
+  // `count` scores become exponentials, `most` is the largest; what to multiply with in the end.
+  float exponentials(float* row, int64_t count, float most) const {
+    if (count == 0) return 0;
     if (hidden_is_zero_ && most == -std::numeric_limits<float>::infinity()) {
-      std::fill(row, row + p.keys, 0.0f);
+      std::fill(row, row + count, 0.0f);
       return 0;
     }
     double sum = 0;
-    for (int64_t i = 0; i < p.keys; i += kMost)
-      sum += loops_.exp_row(row + i, std::min(kMost, p.keys - i), most, score_scale_, row + i);
+    for (int64_t i = 0; i < count; i += kMostAtOnce)
+      sum += loops_.exp_row(row + i, std::min(kMostAtOnce, count - i), most, score_scale_, row + i);
     return static_cast<float>(1 / sum);
   }
 
@@ -518,27 +562,10 @@ class PackedAttention final : public Kernel {
   RunTape run_tape_;
   std::optional<Tape> score_;
   float score_scale_;
+  std::optional<AddedMask> added_mask_;
+  std::optional<HidingInput> hiding_;
   Epilogue epilogue_;
 };
-
-// For a program that only multiplies by a positive number, which keeps the largest score the
-// largest.
-std::optional<float> scale_of(const Program& score) {
-  if (score.inputs().size() != 1 || score.inputs()[0] != DataType::kF32 ||
-      score.results().size() != 1 || score.results()[0].dtype != DataType::kF32)
-    return std::nullopt;
-  const auto code = score.code();
-  const Instruction& product = code[score.results()[0].reg];
-  if (product.opcode != Opcode::kMul) return std::nullopt;
-  const auto is = [&](int operand, Opcode opcode) {
-    return code[product.operands[static_cast<size_t>(operand)]].opcode == opcode;
-  };
-  const int number = is(1, Opcode::kConstant) ? 1 : 0;
-  if (!is(number, Opcode::kConstant) || !is(1 - number, Opcode::kInput)) return std::nullopt;
-  const uint64_t bits = code[product.operands[static_cast<size_t>(number)]].immediate;
-  const auto scale = std::bit_cast<float>(static_cast<uint32_t>(bits));
-  return std::isnormal(scale) && scale > 0 ? std::optional(scale) : std::nullopt;
-}
 
 KernelResult make_packed(const Attention& op, const Request& request) {
   for (size_t i = 0; i < 3; ++i)

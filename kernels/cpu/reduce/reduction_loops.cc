@@ -144,6 +144,34 @@ double exp_of_row(const float* x, int64_t n, float shift, float scale, float* ou
   return across<Reduction::kSum>(hn::Add(sums[0], sums[1]));
 }
 
+template <bool kKeepsHidden>
+double masked_row(float* x, const float* mask, int64_t n, float scale) {
+  const D d;
+  const V scales = hn::Set(d, scale), hidden = hn::Set(d, start_of(Reduction::kMax));
+  const auto masked = [&](V score, V add) HWY_ATTR {
+    const V sum = hn::Add(hn::Mul(score, scales), add);
+    return kKeepsHidden ? hn::IfThenElse(hn::Eq(add, hidden), hidden, sum) : sum;
+  };
+  V parts[2] = {hidden, hidden};
+  const auto mask_vector = [&](int64_t i, V& part) HWY_ATTR {
+    const V y = masked(hn::LoadU(d, x + i), hn::LoadU(d, mask + i));
+    hn::StoreU(y, d, x + i);
+    part = max_nan(d, part, y);
+  };
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    mask_vector(i, parts[0]);
+    mask_vector(i + kLanes, parts[1]);
+  }
+  for (; i + kLanes <= n; i += kLanes) mask_vector(i, parts[0]);
+  if (i < n) {
+    const V y = masked(load_first(x + i, n - i), load_first(mask + i, n - i));
+    store_first(y, n - i, x + i);
+    parts[1] = hn::IfThenElse(first_lanes(n - i), max_nan(d, parts[1], y), parts[1]);
+  }
+  return across<Reduction::kMax>(max_nan(d, parts[0], parts[1]));
+}
+
 template <Reduction kFold, int kVectors>
 HWY_INLINE void reduce_column_vectors(const ReductionBlock& block, int64_t column,
                                       const float* shift, float* result) {
@@ -322,6 +350,10 @@ double exp_row(const float* x, int64_t n, float shift, float scale, float* out) 
                     : exp_of_row<true>(x, n, shift, scale, out);
 }
 
+double mask_row(float* x, const float* mask, int64_t n, float scale, bool keeps_hidden) {
+  return keeps_hidden ? masked_row<true>(x, mask, n, scale) : masked_row<false>(x, mask, n, scale);
+}
+
 void map_row(Map map, const float* x, int64_t n, float shift, float scale, float offset,
              float* out) {
   if (map == Map::kExp) return map_row_of<Map::kExp>(x, n, shift, scale, offset, out);
@@ -362,9 +394,10 @@ HWY_AFTER_NAMESPACE();
 namespace anneal::cpu {
 
 ReductionLoops reduction_loops(Isa isa) {
-  return {ANNEAL_BY_ISA(isa, row),     ANNEAL_BY_ISA(isa, columns),
-          ANNEAL_BY_ISA(isa, map_row), ANNEAL_BY_ISA(isa, map_columns),
-          ANNEAL_BY_ISA(isa, exp_row), ANNEAL_BY_ISA(isa, norm_rows)};
+  return {ANNEAL_BY_ISA(isa, row),      ANNEAL_BY_ISA(isa, columns),
+          ANNEAL_BY_ISA(isa, map_row),  ANNEAL_BY_ISA(isa, map_columns),
+          ANNEAL_BY_ISA(isa, exp_row),  ANNEAL_BY_ISA(isa, mask_row),
+          ANNEAL_BY_ISA(isa, norm_rows)};
 }
 
 }  // namespace anneal::cpu

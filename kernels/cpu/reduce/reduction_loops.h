@@ -69,6 +69,9 @@ struct ReductionLoops {
   // out[i] = exp((x[i] - shift) * scale), and the sum of these. out may be x. REQUIRES: as row(),
   // no x above shift, and scale > 0
   double (*exp_row)(const float* x, int64_t n, float shift, float scale, float* out);
+  // x[i] = x[i] * scale + mask[i], each operation rounded, and the largest of these, NaN if there
+  // is one. keeps_hidden: -inf where mask[i] is that.
+  double (*mask_row)(float* x, const float* mask, int64_t n, float scale, bool keeps_hidden);
   // REQUIRES: n as in row()
   void (*norm_rows)(const NormRows& rows);
 };
