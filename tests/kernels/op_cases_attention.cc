@@ -158,6 +158,18 @@ std::vector<OpCase> attention_op_cases() {
        with_score("(f32,f32,f32)->(f32) add(add(mul($0,0.125f32),$1),$2)"),
        {"f32[1,3,41,32]", "f32[1,3,201,32]", "f32[1,3,201,24]", "f32[3,1,1]=-1..1",
         mask("f32", 1, 41, 201, "0", "-inf", before)}},
+      {"attention_next_token_in_a_window",
+       with_score("(f32,f32)->(f32) " + add),
+       {"f32[2,6,1,64]", "f32[2,2,201,64]", "f32[2,2,201,48]",
+        mask("f32", 2, 1, 201, "0", "-inf",
+             [](int batch, int, int key) {
+               return key > 60 + 40 * batch && key <= 110 + 40 * batch;
+             })}},
+      {"attention_next_token_of_one_head_in_a_window",
+       with_score("(f32,bool)->(f32) select($1,mul($0,0.125f32),-inff32)"),
+       {"f32[1,8,1,96]", "f32[1,1,700,96]", "f32[1,1,700,32]",
+        mask("bool", 1, 1, 700, "1", "0",
+             [](int, int, int key) { return key > 129 && key < 640; })}},
       // Caches of 16 bits.
       {"attention_f16_cache", scale, {"f32[2,4,1,64]", "f16[2,2,300,64]", "f16[2,2,300,64]"}},
       {"attention_bf16_cache", scale, {"f32[1,3,2,16]", "bf16[1,1,33,16]", "bf16[1,1,33,80]"}},

@@ -24,7 +24,7 @@
 #include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/kernels/cpu/program/epilogue.h"
 #include "anneal/kernels/cpu/reduce/reduction_loops.h"
-#include "anneal/kernels/cpu/reduce/score_mask.h"
+#include "anneal/kernels/cpu/reduce/score_weights.h"
 #include "anneal/kernels/cpu/reference/program_map.h"
 
 namespace anneal::cpu {
@@ -33,14 +33,14 @@ namespace {
 constexpr int64_t kScoreBytes = 192 << 10;  // of a block
 constexpr int64_t kMostRowTiles = 4;
 constexpr int64_t kLanes = 512;                   // of scores that meet v at a time
-constexpr int64_t kMostAtOnce = 1 << 16;          // of a row's elements, for loops over rows
 constexpr int64_t kFewRows = 2 * FewRows::kMost;  // more of them are faster on register tiles
 // Threads that share a group of few rows have at least as much to do between their waits.
 constexpr int64_t kSharedKeys = 256;
 constexpr int64_t kSharedColumns = 16;  // of v: a line of a cache
 
 struct PreparedAttention final : PreparedKernel {
-  TapeSpace score, output;
+  ScoreWeights::Prepared scores;
+  TapeSpace output;
   int64_t heads = 0, groups = 0, queries = 0, keys = 0, depth = 0, width = 0, batches = 0;
   int64_t group_rows = 0;                         // of all heads that share one of k
   int64_t pitch = 0;                              // of a row of scores, elements
@@ -52,9 +52,7 @@ struct PreparedAttention final : PreparedKernel {
   // Of many rows of f32: k and v of other types become dense f32 at these places first.
   bool is_widened = false;
   size_t wide_k_at = 0, wide_v_at = 0;
-  // Of many rows: the keys that they see. In places from ranges_at on.
-  KeyRanges ranges;
-  size_t ranges_at = 0;
+  size_t ranges_at = 0;  // of the keys that queries see
   PackLayout k_layout, v_layout;
   // Byte offsets: of a group's packed v, or scores and results, and within a thread's part.
   size_t group_bytes = 0, packed_at = 0, q_at = 0, scores_at = 0, result_at = 0, sums_at = 0,
@@ -63,22 +61,14 @@ struct PreparedAttention final : PreparedKernel {
 
 class PackedAttention final : public Kernel {
  public:
-  // score_scale: what scores are multiplied by, if they have no other program.
-  PackedAttention(const Attention& op, const Request& request, std::optional<Tape> score,
-                  float score_scale, Epilogue epilogue)
-      : hidden_is_zero_(op.hidden_is_zero),
-        op_inputs_(static_cast<size_t>(request.op_input_count)),
-        score_kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
+  PackedAttention(const Request& request, ScoreWeights weights, Epilogue epilogue)
+      : score_kernels_(gemm_of(request.inputs[0].type.dtype, isa_of(request.device))),
         value_kernels_(f32_gemm(isa_of(request.device))),
         loops_(reduction_loops(isa_of(request.device))),
         few_scores_(few_rows(isa_of(request.device), request.inputs[1].type.dtype).scores),
         few_sums_(few_rows(isa_of(request.device), request.inputs[2].type.dtype).sums),
         load_(load_block(isa_of(request.device))),
-        run_tape_(run_tape(isa_of(request.device))),
-        score_(std::move(score)),
-        score_scale_(score_scale),
-        added_mask_(added_mask(op.score)),
-        hiding_(hiding_input(op.score)),
+        weights_(std::move(weights)),
         epilogue_(std::move(epilogue)) {}
 
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
@@ -106,9 +96,7 @@ class PackedAttention final : public Kernel {
     const int64_t items = p.batches * p.groups;
     if (items < 2 * threads && threads > 1)
       p.parts = std::min(p.blocks, ceil_div(4 * threads, items));
-    if (score_)
-      p.score = TapeSpace::of_accumulators(*score_, inputs.subspan(3, op_inputs_ - 3),
-                                           std::array{scores_view(p, nullptr)}, {{0, 1, 2}, 3});
+    p.scores = weights_.prepare(inputs, {p.batches, p.heads, p.queries, p.keys}, p.pitch);
     p.q_is_direct = score_kernels_.reads(q.dtype) &&
                     p.depth % score_kernels_.elements_per_lane == 0 && q.strides[3] == 1 &&
                     (q.strides[2] * element_size() % 4096 != 0 || p.block_rows < 8);
@@ -131,11 +119,8 @@ class PackedAttention final : public Kernel {
       p.wide_v_at = p.wide_k_at + cache_aligned(static_cast<size_t>(count(k.dims)) * sizeof(float));
       p.workspace_bytes = p.wide_v_at + static_cast<size_t>(count(v.dims)) * sizeof(float);
     }
-    p.ranges = hiding_ && !p.has_few_rows
-                   ? KeyRanges(hiding_->by, mask_view(p, inputs, hiding_->input))
-                   : KeyRanges(p.keys);
     p.ranges_at = cache_aligned(p.workspace_bytes);
-    p.workspace_bytes = p.ranges_at + p.ranges.bytes();
+    p.workspace_bytes = p.ranges_at + p.scores.ranges.bytes();
     return made;
   }
 
@@ -143,10 +128,8 @@ class PackedAttention final : public Kernel {
     const auto& p = static_cast<const PreparedAttention&>(*args.prepared);
     if (p.output.rows() * p.output.columns() == 0) return;
     const int64_t groups = p.batches * p.groups;
+    weights_.find_ranges(p.scores, args.inputs, args.team, args.workspace + p.ranges_at);
     if (p.has_few_rows) return p.key_parts > 1 ? share_few_rows(p, args) : run_few_rows(p, args);
-    if (hiding_)
-      p.ranges.find(mask_view(p, args.inputs, hiding_->input), loops_, args.team,
-                    args.workspace + p.ranges_at);
     if (p.is_widened) {
       widen(args.inputs[1], wide(p, args, 1), args.team);
       widen(args.inputs[2], wide(p, args, 2), args.team);
@@ -180,15 +163,6 @@ class PackedAttention final : public Kernel {
   }
 
  private:
-  // All scores as the score's program sees them: every head's block lies in the same memory.
-  static TensorView scores_view(const PreparedAttention& p, std::byte* data) {
-    return {DataType::kF32, {p.batches, p.heads, p.queries, p.keys}, {0, 0, p.pitch, 1}, data};
-  }
-  // An input of the score's program for all scores.
-  static TensorView mask_view(const PreparedAttention& p, std::span<const TensorView> inputs,
-                              size_t input) {
-    return broadcast(inputs[2 + input], {p.batches, p.heads, p.queries, p.keys});
-  }
   int64_t element_size() const { return static_cast<int64_t>(score_kernels_.element_size()); }
   // Bytes from row to row where q is copied.
   static int64_t q_pitch(const PreparedAttention& p) { return p.k_layout.lanes() * 4; }
@@ -224,7 +198,7 @@ class PackedAttention final : public Kernel {
   }
 
   size_t scratch_bytes() const {
-    return std::max(epilogue_.scratch_bytes(), score_ ? score_->scratch_bytes() : 0);
+    return std::max(epilogue_.scratch_bytes(), weights_.scratch_bytes());
   }
 
   // Scores, results and sums of a group lie in a thread's part, or in the group's if threads share
@@ -311,8 +285,8 @@ class PackedAttention final : public Kernel {
     const int64_t rows = std::min(p.block_rows, p.queries - first);
     if (rows <= 0) return;
     auto* const scores = reinterpret_cast<float*>(memory + p.scores_at);
-    const KeyRanges::Range keys = p.ranges.of(args.workspace + p.ranges_at, batch, head, first,
-                                              rows, p.k_layout.tile_columns);
+    const KeyRange keys = p.scores.ranges.of(args.workspace + p.ranges_at, batch, head, first, rows,
+                                             p.k_layout.tile_columns);
 
     GemmBlock block;
     block.rows = rows, block.columns = keys.end - keys.begin;
@@ -333,7 +307,8 @@ class PackedAttention final : public Kernel {
     run_lanes(score_kernels_, p.k_layout, std::max<int64_t>(p.depth, 1),
               packed + panel * p.k_layout.panel_bytes(), {}, block, rows_of_q);
     auto* const sums = reinterpret_cast<float*>(memory + p.sums_at);
-    weigh(p, args, {batch, head, first, rows}, keys, scores, sums, memory + p.tape_at);
+    weights_.weigh(p.scores, args.inputs, {batch, head, first, rows}, keys, scores, sums,
+                   memory + p.tape_at);
 
     GemmBlock result;
     result.rows = rows, result.columns = p.width;
@@ -362,38 +337,6 @@ class PackedAttention final : public Kernel {
                     memory + p.tape_at);
   }
 
-  // Rows of scores of one head.
-  struct ScoreRows {
-    int64_t batch, head, first, count;
-  };
-
-  // Scores of these keys become exponentials, sums[row] what to multiply with in the end.
-  void weigh(const PreparedAttention& p, const LaunchArgs& args, const ScoreRows& rows,
-             const KeyRanges::Range& keys, float* scores, float* sums, std::byte* scratch) const {
-    const int64_t count = keys.end - keys.begin;
-    const TensorView mask = added_mask_ ? mask_view(p, args.inputs, 1) : TensorView{};
-    const bool is_added = added_mask_ && mask.strides[3] == 1;
-    if (score_ && !is_added && count > 0)
-      run_score(p, args, rows, keys, reinterpret_cast<std::byte*>(scores), scratch);
-    for (int64_t row = 0; row < rows.count; ++row) {
-      float* const line = scores + row * p.pitch + keys.begin;
-      double most = start_of(Reduction::kMax);
-      for (int64_t i = 0; i < count; i += kMostAtOnce) {
-        const int64_t n = std::min(kMostAtOnce, count - i);
-        const double part =
-            is_added ? loops_.mask_row(line + i, element(mask, rows, row) + keys.begin + i, n,
-                                       added_mask_->scale, added_mask_->keeps_hidden)
-                     : loops_.row(Reduction::kMax, line + i, n, 0);
-        most = combined(Reduction::kMax, most, part);
-      }
-      sums[row] = exponentials(line, count, static_cast<float>(most));
-    }
-  }
-  static const float* element(const TensorView& mask, const ScoreRows& rows, int64_t row) {
-    return mask.as<float>() + rows.batch * mask.strides[0] + rows.head * mask.strides[1] +
-           (rows.first + row) * mask.strides[2];
-  }
-
   // Rows of q as a left-hand side.
   void copy_q(const PreparedAttention& p, const TensorView& q, const std::byte* from, int64_t rows,
               std::byte* to) const {
@@ -409,22 +352,13 @@ class PackedAttention final : public Kernel {
     }
   }
 
-  void run_score(const PreparedAttention& p, const LaunchArgs& args, const ScoreRows& rows,
-                 const KeyRanges::Range& keys, std::byte* scores, std::byte* scratch) const {
-    const TensorView whole = scores_view(p, scores - rows.first * p.pitch * 4);
-    const TapeSpace::Operands operands{
-        args.inputs.subspan(3, op_inputs_ - 3), {&whole, 1}, {scores + keys.begin * 4, p.pitch}};
-    const int64_t row = (rows.batch * p.heads + rows.head) * p.queries + rows.first;
-    p.score.run(run_tape_, *score_, operands, {row, rows.count, keys.begin, keys.end - keys.begin},
-                scratch);
-  }
-
   // All rows that share a head of k, their scores and results.
   struct FewRowsGroup {
     const PreparedAttention& p;
     const LaunchArgs& args;
     int64_t batch, heads, first_head, head_of_k;
     float *scores, *results, *sums;
+    KeyRange keys;  // that one of the rows sees
 
     FewRowsGroup(const PreparedAttention& prepared, const LaunchArgs& launched, int64_t group,
                  std::byte* memory)
@@ -436,7 +370,16 @@ class PackedAttention final : public Kernel {
           head_of_k(group % p.groups),
           scores(reinterpret_cast<float*>(memory)),
           results(reinterpret_cast<float*>(memory + p.result_at)),
-          sums(reinterpret_cast<float*>(memory + p.sums_at)) {}
+          sums(reinterpret_cast<float*>(memory + p.sums_at)),
+          keys(visible(first_head)) {
+      for (int64_t head = first_head + 1; head < first_head + heads; ++head) {
+        const KeyRange of_head = visible(head);
+        keys = {std::min(keys.begin, of_head.begin), std::max(keys.end, of_head.end)};
+      }
+    }
+    KeyRange visible(int64_t head) const {
+      return p.scores.ranges.of(args.workspace + p.ranges_at, batch, head, 0, p.queries, 1);
+    }
 
     // Element `offset` of the group's head of k or v.
     const std::byte* head(const TensorView& view, int64_t offset) const {
@@ -469,8 +412,8 @@ class PackedAttention final : public Kernel {
   // head: of those of the group.
   void weigh_head(const FewRowsGroup& g, int64_t head, std::byte* scratch) const {
     const PreparedAttention& p = g.p;
-    weigh(p, g.args, {g.batch, g.first_head + head, 0, p.queries}, {0, p.keys},
-          g.scores + head * p.queries * p.pitch, g.sums + head * p.queries, scratch);
+    weights_.weigh(p.scores, g.args.inputs, {g.batch, g.first_head + head, 0, p.queries}, g.keys,
+                   g.scores + head * p.queries * p.pitch, g.sums + head * p.queries, scratch);
   }
 
   // Columns of v, and of the rows' results.
@@ -478,7 +421,8 @@ class PackedAttention final : public Kernel {
     const PreparedAttention& p = g.p;
     const TensorView &v = g.args.inputs[2], &y = g.args.outputs[0];
     g.for_rows([&](int64_t row, int count) {
-      few_sums_(g.head(v, begin), v.strides[2], p.keys, end - begin, g.scores + row * p.pitch,
+      few_sums_(g.head(v, g.keys.begin * v.strides[2] + begin), v.strides[2],
+                g.keys.end - g.keys.begin, end - begin, g.scores + row * p.pitch + g.keys.begin,
                 p.pitch, count, g.results + row * p.width + begin, p.width);
     });
     for (int64_t row = 0; row < p.group_rows; ++row) {
@@ -502,7 +446,7 @@ class PackedAttention final : public Kernel {
       std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
       for (int64_t group = begin; group < end; ++group) {
         const FewRowsGroup g(p, args, group, part);
-        score_keys(g, 0, p.keys);
+        score_keys(g, g.keys.begin, g.keys.end);
         for (int64_t head = 0; head < g.heads; ++head) weigh_head(g, head, part + p.tape_at);
         sum_values(g, 0, p.width);
         finish_few_rows(g, part + p.tape_at);
@@ -522,7 +466,9 @@ class PackedAttention final : public Kernel {
       });
     };
     for_parts_of_groups(p.key_parts, [&](const FewRowsGroup& g, int64_t part, std::byte*) {
-      score_keys(g, part * p.keys / p.key_parts, (part + 1) * p.keys / p.key_parts);
+      const int64_t keys = g.keys.end - g.keys.begin;
+      score_keys(g, g.keys.begin + part * keys / p.key_parts,
+                 g.keys.begin + (part + 1) * keys / p.key_parts);
     });
     for_parts_of_groups(p.heads / p.groups,
                         [&](const FewRowsGroup& g, int64_t head, std::byte* scratch) {
@@ -539,31 +485,12 @@ class PackedAttention final : public Kernel {
       });
   }
 
-  // `count` scores become exponentials, `most` is the largest; what to multiply with in the end.
-  float exponentials(float* row, int64_t count, float most) const {
-    if (count == 0) return 0;
-    if (hidden_is_zero_ && most == -std::numeric_limits<float>::infinity()) {
-      std::fill(row, row + count, 0.0f);
-      return 0;
-    }
-    double sum = 0;
-    for (int64_t i = 0; i < count; i += kMostAtOnce)
-      sum += loops_.exp_row(row + i, std::min(kMostAtOnce, count - i), most, score_scale_, row + i);
-    return static_cast<float>(1 / sum);
-  }
-
-  bool hidden_is_zero_;
-  size_t op_inputs_;
   GemmKernels score_kernels_, value_kernels_;
   ReductionLoops loops_;
   decltype(FewRows::scores) few_scores_;
   decltype(FewRows::sums) few_sums_;
   LoadBlock load_;
-  RunTape run_tape_;
-  std::optional<Tape> score_;
-  float score_scale_;
-  std::optional<AddedMask> added_mask_;
-  std::optional<HidingInput> hiding_;
+  ScoreWeights weights_;
   Epilogue epilogue_;
 };
 
@@ -572,17 +499,11 @@ KernelResult make_packed(const Attention& op, const Request& request) {
     if (const DataType dtype = request.inputs[i].type.dtype;
         dtype != DataType::kF32 && !is_half(dtype) && dtype != DataType::kI8)
       return refuse("only f32, f16, bf16 and i8");
-  std::optional<Tape> score;
-  const std::optional<float> scale = scale_of(op.score);
-  if (!op.score.empty() && !scale) {
-    auto made = Tape::compile(widened_result(op.score));
-    if (!made) return refuse(made.reason());
-    score = *std::move(made);
-  }
+  auto weights = ScoreWeights::make(op, request);
+  if (!weights) return refuse(weights.reason());
   auto epilogue = Epilogue::make(request, DataType::kF32);
   if (!epilogue) return refuse(epilogue.reason());
-  return std::make_unique<PackedAttention>(op, request, std::move(score), scale.value_or(1),
-                                           std::move(*epilogue));
+  return std::make_unique<PackedAttention>(request, *std::move(weights), std::move(*epilogue));
 }
 
 constexpr KernelEntry kAttentionEntries[] = {

@@ -143,13 +143,13 @@ KeyRanges::KeyRanges(HidingInput::By by, const TensorView& mask) : by_(by), keys
 }
 
 size_t KeyRanges::bytes() const {
-  return rows_.rank() > 0 ? static_cast<size_t>(count(rows_)) * sizeof(Range) : 0;
+  return rows_.rank() > 0 ? static_cast<size_t>(count(rows_)) * sizeof(KeyRange) : 0;
 }
 
 void KeyRanges::find(const TensorView& mask, const ReductionLoops& loops, ThreadTeam& team,
                      std::byte* ranges) const {
   if (rows_.rank() == 0) return;
-  auto* const found = reinterpret_cast<Range*>(ranges);
+  auto* const found = reinterpret_cast<KeyRange*>(ranges);
   const auto size = static_cast<int64_t>(size_of(mask.dtype));
   team.for_ranges(count(rows_), 16, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -162,12 +162,12 @@ void KeyRanges::find(const TensorView& mask, const ReductionLoops& loops, Thread
   });
 }
 
-KeyRanges::Range KeyRanges::find_row(const std::byte* row, const ReductionLoops& loops) const {
+KeyRange KeyRanges::find_row(const std::byte* row, const ReductionLoops& loops) const {
   const int64_t size = by_ == HidingInput::By::kLowest ? int64_t{sizeof(float)} : 1;
   const auto is_hidden = [&](int64_t begin, int64_t end) {
     return !has_visible(row + begin * size, end - begin, loops);
   };
-  Range range{0, keys_};
+  KeyRange range{0, keys_};
   while (range.begin < keys_ && is_hidden(range.begin, std::min(range.begin + kKeysAtOnce, keys_)))
     range.begin += kKeysAtOnce;
   if (range.begin >= keys_) return {0, keys_};
@@ -190,13 +190,13 @@ bool KeyRanges::has_visible(const std::byte* keys, int64_t count,
   return !(most <= std::numeric_limits<float>::lowest());  // NaN is visible
 }
 
-KeyRanges::Range KeyRanges::of(const std::byte* ranges, int64_t batch, int64_t head, int64_t first,
-                               int64_t count, int64_t multiple) const {
+KeyRange KeyRanges::of(const std::byte* ranges, int64_t batch, int64_t head, int64_t first,
+                       int64_t count, int64_t multiple) const {
   if (rows_.rank() == 0) return {0, keys_};
   const auto place = [&](int axis, int64_t at) { return rows_[axis] == 1 ? 0 : at; };
-  const Range* const rows = reinterpret_cast<const Range*>(ranges) +
-                            (place(0, batch) * rows_[1] + place(1, head)) * rows_[2];
-  Range all = rows[place(2, first)];
+  const KeyRange* const rows = reinterpret_cast<const KeyRange*>(ranges) +
+                               (place(0, batch) * rows_[1] + place(1, head)) * rows_[2];
+  KeyRange all = rows[place(2, first)];
   for (int64_t i = 1; i < (rows_[2] == 1 ? 1 : count); ++i) {
     all.begin = std::min(all.begin, rows[first + i].begin);
     all.end = std::max(all.end, rows[first + i].end);

@@ -32,14 +32,14 @@ struct HidingInput {
 };
 std::optional<HidingInput> hiding_input(const Program& score);
 
+struct KeyRange {
+  int64_t begin = 0, end = 0;
+};
+
 // The keys between the first and the last that a query sees, for each row of a mask. All others
 // have the weight 0.
 class KeyRanges {
  public:
-  struct Range {
-    int64_t begin = 0, end = 0;
-  };
-
   explicit KeyRanges(int64_t keys = 0) : keys_(keys) {}  // all keys for all rows
   // mask: broadcast to [batches, heads, queries, keys]. All keys for all rows where it has few
   // keys, or not next to each other.
@@ -50,11 +50,11 @@ class KeyRanges {
             std::byte* ranges) const;
   // Of queries [first, first + count) together, from a multiple of `multiple` on. A row that sees
   // no key counts as one that sees all.
-  Range of(const std::byte* ranges, int64_t batch, int64_t head, int64_t first, int64_t count,
-           int64_t multiple) const;
+  KeyRange of(const std::byte* ranges, int64_t batch, int64_t head, int64_t first, int64_t count,
+              int64_t multiple) const;
 
  private:
-  Range find_row(const std::byte* row, const ReductionLoops& loops) const;
+  KeyRange find_row(const std::byte* row, const ReductionLoops& loops) const;
   bool has_visible(const std::byte* keys, int64_t count, const ReductionLoops& loops) const;
 
   HidingInput::By by_ = HidingInput::By::kLowest;
