@@ -171,13 +171,11 @@ bool NodeImporter::import_outputs(const GraphProto& graph, Scope& scope) {
     const ScopedValue& known = with_context(
         [] { return "graph output"; },
         [&]() -> const ScopedValue& { return scope.use(output.name(), context_.unsupported); });
-    // Results of a body are taken by position; a caller of the main graph asks by name.
+    // Results of a body are taken by position; a caller of the main graph asks by name, so that an
+    // output that is listed twice is there once.
     std::string name = output.name();
-    for (int n = 2; !names.insert(name).second; ++n) {
-      if (is_main)
-        fail(ErrorCode::kInvalidModel, fmt::format("graph output \"{}\" is listed twice", name));
-      name = fmt::format("{}.{}", output.name(), n);
-    }
+    if (is_main && names.contains(name)) continue;
+    for (int n = 2; !names.insert(name).second; ++n) name = fmt::format("{}.{}", output.name(), n);
     if (known.value == ValueId::kNone) {
       complete = false;
       if (is_sequence(known))

@@ -29,6 +29,15 @@ ValueId optional_scalar(Node& node, int index, std::string_view suffix) {
   return node.has_input(index) ? scalar_if_one(node, index, suffix) : ValueId::kNone;
 }
 
+// Absent where it is a constant of zeros: kernels then need not subtract it.
+ValueId zero_point_of(Node& node, int index, std::string_view suffix) {
+  const Tensor* const constant = node.constant(index);
+  if (constant != nullptr &&
+      std::ranges::all_of(constant->bytes(), [](std::byte each) { return each == std::byte{0}; }))
+    return ValueId::kNone;
+  return optional_scalar(node, index, suffix);
+}
+
 std::vector<ValueId> without_trailing_absent(std::vector<ValueId> inputs) {
   while (inputs.back() == ValueId::kNone) inputs.pop_back();
   return inputs;
@@ -316,10 +325,10 @@ Outputs import_conv_integer(Node& node) {
   node.expect_inputs(2, 4);
   node.dtype(0, k8Bit);
   node.dtype(1, k8Bit);
-  const ValueId zero_point = optional_scalar(node, 2, "x_zero_point");
+  const ValueId zero_point = zero_point_of(node, 2, "x_zero_point");
   const auto [op, input] = read_conv(node, node.input(0), node.input(1), zero_point);
   return node.result(op, without_trailing_absent({input, node.input(1), zero_point,
-                                                  optional_scalar(node, 3, "w_zero_point")}));
+                                                  zero_point_of(node, 3, "w_zero_point")}));
 }
 
 void expect_matrices(Node& node, int a, int b) {
@@ -337,17 +346,25 @@ Outputs import_mat_mul_integer(Node& node) {
                                               product_zero_point(node, 3, "b_zero_point")}));
 }
 
-// saturate(round((sum + bias) * (scale_a * scale_b / scale_y)) + zero_point). inputs: sum, scale_a,
-// scale_b, scale_y, zero_point of y, [bias].
-Outputs requantize(Node& node, const std::vector<ValueId>& inputs, DataType dtype) {
+struct Requantization {
+  ValueId sum, scale_a, scale_b, scale_y, zero_point, bias = ValueId::kNone;
+};
+
+// saturate(round((sum + bias) * (scale_a * scale_b / scale_y)) + zero_point)
+Outputs requantize(Node& node, const Requantization& r, DataType dtype) {
+  const auto real = [](Expression term) { return term.cast(RegisterType::kF32); };
+  // A layer of its own, so that constant scales give one constant.
+  const ValueId scale =
+      pointwise(node, "scale", {r.scale_a, r.scale_b, r.scale_y}, DataType::kF32,
+                [&](Expressions in) { return real(in[0]) * real(in[1]) / real(in[2]); });
+  std::vector<ValueId> inputs = {r.sum, scale, r.zero_point};
+  if (r.bias != ValueId::kNone) inputs.push_back(r.bias);
   return pointwise_result(
       node, inputs, dtype,
       [&](Expressions in) {
-        const Expression sum = in.size() > 5 ? in[0] + in[5] : in[0];
-        const auto real = [](Expression term) { return term.cast(RegisterType::kF32); };
-        const Expression scale = real(in[1]) * real(in[2]) / real(in[3]);
-        const Expression q = (real(sum) * scale).apply(Opcode::kRoundEven) + real(in[4]);
-        return Expression{q.builder, q.builder->saturate(q.reg, dtype)};
+        const Expression sum = in.size() > 3 ? in[0] + in[3] : in[0];
+        const Expression q = (real(sum) * in[1]).apply(Opcode::kRoundEven) + real(in[2]);
+        return q.saturate(dtype);
       },
       "requantize");
 }
@@ -356,22 +373,26 @@ Outputs import_q_linear_conv(Node& node) {
   node.expect_inputs(8, 9);
   node.dtype(0, k8Bit);
   node.dtype(3, k8Bit);
-  const ValueId zero_point = optional_scalar(node, 2, "x_zero_point");
+  const ValueId zero_point = zero_point_of(node, 2, "x_zero_point");
   const auto [op, input] = read_conv(node, node.input(0), node.input(3), zero_point);
-  const ValueId sum = node.layer(
-      op, {input, node.input(3), zero_point, optional_scalar(node, 5, "w_zero_point")}, "");
+  const ValueId sum = node.layer(op,
+                                 without_trailing_absent({input, node.input(3), zero_point,
+                                                          zero_point_of(node, 5, "w_zero_point")}),
+                                 "");
   const int rank = node.rank(0);
   ValueId weight_scale = scalar_if_one(node, 4, "w_scale");
   if (node.graph().value(weight_scale).type().shape.rank() != 0)
     weight_scale = per_channel(node, weight_scale, rank, "w_scale_per_channel");
-  std::vector<ValueId> inputs = {sum, scalar_if_one(node, 1, "x_scale"), weight_scale,
-                                 scalar_if_one(node, 6, "y_scale"),
-                                 scalar_if_one(node, 7, "y_zero_point")};
+  Requantization r{.sum = sum,
+                   .scale_a = scalar_if_one(node, 1, "x_scale"),
+                   .scale_b = weight_scale,
+                   .scale_y = scalar_if_one(node, 6, "y_scale"),
+                   .zero_point = scalar_if_one(node, 7, "y_zero_point")};
   if (node.has_input(8)) {
     node.dtype(8, {DataType::kI32});
-    inputs.push_back(per_channel(node, node.input(8), rank, "bias_per_channel"));
+    r.bias = per_channel(node, node.input(8), rank, "bias_per_channel");
   }
-  return requantize(node, inputs, node.dtype(7, k8Bit));
+  return requantize(node, r, node.dtype(7, k8Bit));
 }
 
 Outputs import_q_linear_mat_mul(Node& node) {
@@ -379,15 +400,19 @@ Outputs import_q_linear_mat_mul(Node& node) {
   expect_matrices(node, 0, 3);
   const ValueId sum =
       node.layer(MatMul{},
-                 {node.input(0), node.input(3), product_zero_point(node, 2, "a_zero_point"),
-                  product_zero_point(node, 5, "b_zero_point")},
+                 without_trailing_absent({node.input(0), node.input(3),
+                                          product_zero_point(node, 2, "a_zero_point"),
+                                          product_zero_point(node, 5, "b_zero_point")}),
                  "");
   ValueId a_scale = scalar_if_one(node, 1, "a_scale");
   const Shape rows = node.graph().value(a_scale).type().shape;
   if (rows.rank() == 1) a_scale = reshape(node, a_scale, {rows[0], Size(1)}, "a_scale_per_row");
   return requantize(node,
-                    {sum, a_scale, scalar_if_one(node, 4, "b_scale"),
-                     scalar_if_one(node, 6, "y_scale"), scalar_if_one(node, 7, "y_zero_point")},
+                    {.sum = sum,
+                     .scale_a = a_scale,
+                     .scale_b = scalar_if_one(node, 4, "b_scale"),
+                     .scale_y = scalar_if_one(node, 6, "y_scale"),
+                     .zero_point = scalar_if_one(node, 7, "y_zero_point")},
                     node.dtype(7, k8Bit));
 }
 
@@ -429,7 +454,7 @@ ValueId scalar_if_one(Node& node, int index, std::string_view suffix) {
 }
 
 ValueId product_zero_point(Node& node, int index, std::string_view suffix) {
-  const ValueId zero_point = optional_scalar(node, index, suffix);
+  const ValueId zero_point = zero_point_of(node, index, suffix);
   if (zero_point != ValueId::kNone && node.graph().value(zero_point).type().shape.rank() > 1)
     node.unsupported("zero points that differ between matrices");
   return zero_point;

@@ -218,10 +218,15 @@ bool is_own_grouped(const Conv& op, const Dims& w) {
 // with f32, its pieces of images with few pixels are too large to be shared equally by threads, and
 // windows along one axis (speech) take 2 to 10 times our time if they are long or have gaps.
 bool is_own_depthwise(const ConvLayer& layer) {
-  constexpr int64_t kFewPixels = 512;
+  constexpr int64_t kFewPixels = 512, kMostPaddingOfDilated = 6;
   const Dims& w = layer.w.dims;
   if (w[0] != layer.op.groups || w[1] != 1 || w[0] < 16) return false;
   if (count(w) / w[0] > kMostDirectTaps) return false;
+  // oneDNN's generated kernel takes no dilated windows with wide padding, its general one takes 5 to
+  // 20 times as long.
+  for (size_t axis = 0; axis < layer.op.dilations.size(); ++axis)
+    if (layer.op.dilations[axis] > 1 && layer.op.pads_begin[axis] > kMostPaddingOfDilated)
+      return true;
   return is_8bit(layer.x.dtype) || w.rank() == 3 || count(tail(layer.y.dims, 2)) < kFewPixels;
 }
 
@@ -244,7 +249,8 @@ std::string why_too_slow(const ConvLayer& layer, Way way) {
     return "our own convolutions of small groups are faster";
   if (layer.x.dtype == DataType::kBF16) return "our own convolutions of bf16 are no slower";
   if (is_own_depthwise(layer))
-    return "our own depthwise convolutions of bytes, of one axis or of few pixels are faster";
+    return "our own depthwise convolutions of bytes, of one axis, of few pixels or of dilated "
+           "windows with wide padding are faster";
   return {};
 }
 
