@@ -132,6 +132,32 @@ TEST(ConvRegisterEpilogue, IntegersAreRequantizedAsTheReferenceDoes) {
   }
 }
 
+// The bias of QLinearConv: of each channel, the same for all, or of each row, which stays in the
+// epilogue; also where the sum of i32 wraps.
+TEST(ConvRegisterEpilogue, SumsStartAtTheIntegersThatAreAdded) {
+  constexpr const char* kBias =
+      "(i32,f32,i32)->(u8) saturate_u8(add(rint(mul($1,f32(add($0,$2)))),99f32))";
+  constexpr const char* kTwice =
+      "(i32,f32,i32)->(i8) saturate_i8(rint(add(mul($1,f32(add($0,$2))),f32($2))))";
+  for (const Case& each : kIntegers) {
+    const Tensor scale = per_channel(each, "=0.001..0.02", 3);
+    const std::string channels = std::to_string(channels_of(each));
+    for (const std::string& bias :
+         {"i32[" + channels + ",1,1]=-9000..9000", std::string("i32[]={700}"),
+          std::string("i32[6,1]=-9000..9000"), "i32[" + channels + ",1,1]={2147483640" + [&] {
+            std::string more;
+            for (int64_t i = 1; i < channels_of(each); ++i) more += ",-2147483648";
+            return more + "}";
+          }()}) {
+      if (bias == "i32[6,1]=-9000..9000" && each.x != std::string_view("i8[1,24,6,5]")) continue;
+      const std::vector<Tensor> further = {scale, tensor_from_text(bias, 4)};
+      expect_as_reference(each, kBias, further);
+      expect_as_reference(each, kBias, further, false);
+      expect_as_reference(each, kTwice, further);
+    }
+  }
+}
+
 TEST(ConvRegisterEpilogue, NumbersThatAreNoneBecomeWhatTheReferenceMakesOfThem) {
   for (const Case& each : kIntegers) {
     const Tensor scale = per_channel(each, "=0.001..0.02", 3);

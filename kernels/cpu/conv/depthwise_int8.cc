@@ -14,6 +14,7 @@
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
+#include "anneal/kernels/cpu/conv/start_offsets.h"
 #include "anneal/kernels/cpu/conv/window.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
 
@@ -121,12 +122,13 @@ struct PreparedInt8Depthwise final : PreparedKernel {
 class Int8DepthwiseConv final : public Kernel {
  public:
   Int8DepthwiseConv(const Conv& op, const DepthwiseInt8& loops, const Request& request,
-                    Epilogue epilogue)
+                    std::vector<int32_t> offsets, Epilogue epilogue)
       : op_(op),
         op_inputs_(static_cast<size_t>(request.op_input_count)),
         x_(request.inputs[0].type.dtype),
         loops_(loops),
         load_(load_block(isa_of(request.device))),
+        offsets_(std::move(offsets)),
         epilogue_(std::move(epilogue)) {}
 
   void pack(const Request& request, const Differences& weights, const Dims& dims) {
@@ -201,6 +203,10 @@ class Int8DepthwiseConv final : public Kernel {
     const auto* sums = reinterpret_cast<const int32_t*>(weights.packed + layout.sums_at());
     const int32_t zero = staged_zero(weights.x_zero, x_);
     for (int64_t i = 0; i < layout.vectors * layout.lanes; ++i) initial[i] = -zero * sums[i];
+    for (int64_t i = 0; i < layout.vectors * layout.lanes && !offsets_.empty(); ++i) {
+      const int64_t channel = layout.first_channel(i / layout.lanes) + i % layout.lanes;
+      initial[i] = wrapping_sum(initial[i], offsets_[static_cast<size_t>(channel)]);
+    }
   }
 
   // The rows of taps of one output row, followed by the rows that complete the last group.
@@ -306,6 +312,7 @@ class Int8DepthwiseConv final : public Kernel {
   DataType x_;
   DepthwiseInt8 loops_;
   LoadBlock load_;
+  std::vector<int32_t> offsets_;  // that sums of channels start at; empty: 0
   Epilogue epilogue_;
   std::optional<Tensor> packed_;
 };
@@ -348,9 +355,11 @@ KernelResult make_depthwise_int8(const Conv& op, const Request& request) {
   const DepthwiseInt8 loops =
       loops_for(isa_of(request.device), channels, weights ? &*weights : nullptr);
   if (loops.lanes > channels) return refuse("fewer channels than the lanes of a vector");
-  auto epilogue = Epilogue::make(request, DataType::kI32);
+  const StartOffsets offsets(request);
+  auto epilogue = Epilogue::make(offsets.rest(request), DataType::kI32);
   if (!epilogue) return refuse(epilogue.reason());
-  auto kernel = std::make_unique<Int8DepthwiseConv>(op, loops, request, std::move(*epilogue));
+  auto kernel = std::make_unique<Int8DepthwiseConv>(
+      op, loops, request, offsets.of_channels(channels), std::move(*epilogue));
   if (weights) kernel->pack(request, *weights, w.constant->dims());
   return kernel;
 }

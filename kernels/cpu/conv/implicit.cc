@@ -23,6 +23,7 @@
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/base/workspace.h"
 #include "anneal/kernels/cpu/conv/implicit_plan.h"
+#include "anneal/kernels/cpu/conv/start_offsets.h"
 #include "anneal/kernels/cpu/gemm/gemm.h"
 #include "anneal/kernels/cpu/program/epilogue.h"
 
@@ -38,7 +39,8 @@ struct PreparedImplicit final : PreparedKernel {
 
 class ImplicitGemmConv final : public Kernel {
  public:
-  ImplicitGemmConv(const Conv& op, const Request& request, Epilogues epilogues)
+  ImplicitGemmConv(const Conv& op, const Request& request, const StartOffsets& offsets,
+                   Epilogues epilogues)
       : op_(op),
         x_dtype_(request.inputs[0].type.dtype),
         weights_{.kernels = gemm_of(x_dtype_, isa_of(request.device))},
@@ -50,6 +52,7 @@ class ImplicitGemmConv final : public Kernel {
     };
     x_zero_ = load_zero_point(constant(2));
     pack(request, constant(1), constant(3));
+    add(offsets.of_channels(outputs_));
   }
 
   bool has_zeros_of_channels() const { return has_zeros_of_channels_; }
@@ -132,6 +135,11 @@ class ImplicitGemmConv final : public Kernel {
     zeros.resize(static_cast<size_t>(outputs_));
     w_zero_ = zeros[0];
     has_zeros_of_channels_ = std::ranges::count(zeros, w_zero_) != outputs_;
+  }
+
+  void add(const std::vector<int32_t>& offsets) {
+    if (!offsets.empty()) initial_.resize(static_cast<size_t>(weights_.layout.padded_columns()));
+    for (size_t i = 0; i < offsets.size(); ++i) initial_[i] = wrapping_sum(initial_[i], offsets[i]);
   }
 
   static constexpr int64_t kBlockColumns = ImplicitPlan::kBlockColumns;
@@ -381,7 +389,7 @@ class ImplicitGemmConv final : public Kernel {
   int64_t outputs_ = 0;
   Dims kernel_;
   std::optional<Tensor> packed_;
-  std::vector<int32_t> initial_;  // kU8S8: what the columns' sums start at
+  std::vector<int32_t> initial_;  // what the columns' sums start at; empty: 0
   int32_t w_zero_ = 0;            // of the weights as packed
   bool has_zeros_of_channels_ = false;
 };
@@ -401,10 +409,11 @@ KernelResult make_implicit(const Conv& op, const Request& request) {
   for (size_t axis = 0; axis < op.strides.size(); ++axis)
     if (op.pads_begin[axis] < 0 || op.pads_end[axis] < 0) return refuse("negative padding");
   if (inputs[1].constant->count() == 0) return refuse("nothing to compute");
-  auto epilogues = Epilogues::make(request, int8 ? DataType::kI32 : DataType::kF32,
+  const StartOffsets offsets(request);
+  auto epilogues = Epilogues::make(offsets.rest(request), int8 ? DataType::kI32 : DataType::kF32,
                                    std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());
-  auto kernel = std::make_unique<ImplicitGemmConv>(op, request, std::move(*epilogues));
+  auto kernel = std::make_unique<ImplicitGemmConv>(op, request, offsets, std::move(*epilogues));
   if (kernel->has_zeros_of_channels())
     return refuse("a zero point for each channel of the weights");
   return kernel;

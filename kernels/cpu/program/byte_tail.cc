@@ -1,8 +1,10 @@
 #include "anneal/kernels/cpu/program/byte_tail.h"
-#include "anneal/core/dtype_kinds.h"
 
 #include <span>
 #include <vector>
+
+#include "anneal/core/dtype_kinds.h"
+#include "anneal/kernels/cpu/program/program_part.h"
 
 namespace anneal::cpu {
 namespace {
@@ -30,66 +32,6 @@ ReachableRegisters reach(const Program& program, uint16_t from, std::optional<ui
       reached.registers[code[at].operands[static_cast<size_t>(i)]] = true;
   }
   return reached;
-}
-
-Reg constant(ProgramBuilder& builder, const Instruction& instruction) {
-  const Scalar value{instruction.immediate};
-  switch (instruction.type) {
-    case RegisterType::kF32:
-      return builder.constant(value.as<float>());
-    case RegisterType::kF64:
-      return builder.constant(value.as<double>());
-    case RegisterType::kI32:
-      return builder.constant(instruction.type, int64_t{value.as<int32_t>()});
-    case RegisterType::kU32:
-      return builder.constant(instruction.type, int64_t{value.as<uint32_t>()});
-    case RegisterType::kBool:
-      return builder.constant(instruction.type, int64_t{value.as<uint8_t>()});
-    default:
-      return builder.constant(instruction.type, value.as<int64_t>());
-  }
-}
-
-// The program whose only result is this register.
-Program up_to(const Program& program, uint16_t last, DataType dtype) {
-  const ReachableRegisters reached = reach(program, last, std::nullopt);
-  ProgramBuilder builder;
-  for (size_t i = 0; i < program.inputs().size(); ++i)
-    builder.input(static_cast<int>(i), program.inputs()[i]);
-  std::vector<Reg> made(program.code().size());
-  for (size_t at = 0; at <= last; ++at) {
-    if (!reached.registers[at]) continue;
-    const Instruction& one = program.code()[at];
-    const Reg a = made[one.operands[0]], b = made[one.operands[1]], c = made[one.operands[2]];
-    const auto immediate = static_cast<int>(one.immediate);
-    switch (one.opcode) {
-      case Opcode::kInput:
-        made[at] = builder.input(immediate, program.inputs()[one.immediate]);
-        break;
-      case Opcode::kConstant:
-        made[at] = constant(builder, one);
-        break;
-      case Opcode::kIndex:
-        made[at] = builder.index(immediate);
-        break;
-      case Opcode::kCast:
-        made[at] = builder.cast(a, one.type);
-        break;
-      case Opcode::kRound:
-        made[at] = builder.round(a, static_cast<DataType>(immediate));
-        break;
-      case Opcode::kSaturate:
-        made[at] = builder.saturate(a, static_cast<DataType>(immediate));
-        break;
-      case Opcode::kSelect:
-        made[at] = builder.select(a, b, c);
-        break;
-      default:
-        made[at] = operand_count(one.opcode) == 1 ? builder.apply(one.opcode, a)
-                                                  : builder.apply(one.opcode, a, b);
-    }
-  }
-  return builder.finish(made[last], dtype);
 }
 
 // The result, as it is stored, where `argument` is in a register.
@@ -132,7 +74,7 @@ std::optional<ByteTail> cut_byte_tail(const Program& program) {
     if (!is_8bit(dtype) || register_type(dtype) != one.type) continue;
     const ReachableRegisters tail = reach(program, result, reg);
     if (!tail.registers[reg] || tail.has_leaf || !tail.has_slow) continue;
-    ByteTail cut{up_to(program, reg, dtype)};
+    ByteTail cut{part_of_program(program, reg, dtype)};
     for (size_t i = 0; i < cut.table.size(); ++i) {
       const auto byte = static_cast<std::byte>(i);
       cut.table[i] = value_of(program, tail, reg, load_scalar(dtype, &byte));
