@@ -150,7 +150,8 @@ void PlanComparison::judge_in_order(const ValueKey& key, const KeptValue& kept,
         std::ranges::count_if(elements, [](float element) { return std::isfinite(element); }));
   }
   ValueError counted = error;
-  if (is_8bit(dtype) && !elements.empty()) {
+  const bool is_quantized = is_8bit(dtype) || dtype == DataType::kI16 || dtype == DataType::kU16;
+  if (is_quantized && !elements.empty()) {
     const auto [least, most] = std::ranges::minmax(elements);
     counted.differing =
         kept.share_apart(observed.value, std::max(1.0, explained(key) * (double{most} - least)));

@@ -54,6 +54,25 @@ TEST(PlanComparison, MoreThanThatIsOneAlsoWhereF32GivesZeros) {
   EXPECT_TRUE(compared(kZero, kLossy).is_told());
 }
 
+// Integers of 16 bits may be a step apart, as those of 8 bits may.
+TEST(PlanComparison, OneStepOfQuantizedNumbersIsNoDifference) {
+  const auto moved_by = [](std::string_view offset) {
+    std::string text = R"txt(
+graph steps(x: f32[64])
+  q = Pointwise(x) program="(f32)->(TYPE) saturate_TYPE(rint(mul(add($0,OFFSET),1000f32)))"
+  y = Pointwise(q) program="(TYPE)->(f32) mul(f32($0),0.001f32)"
+  return q, y
+)txt";
+    for (const auto& [word, by] :
+         {std::pair("TYPE", std::string_view("i16")), std::pair("OFFSET", offset)})
+      for (size_t at; (at = text.find(word)) != text.npos;)
+        text.replace(at, std::string_view(word).size(), by);
+    return text;
+  };
+  EXPECT_FALSE(compared(moved_by("0f32"), moved_by("0.0003f32")).is_told());
+  EXPECT_TRUE(compared(moved_by("0f32"), moved_by("0.03f32")).is_told());
+}
+
 // A few last places more, and the row is beyond the table.
 constexpr std::string_view kRows = R"txt(
 graph rows(x: f32[64])
