@@ -232,11 +232,13 @@ class Placer {
     note(layer, "is a view: its readers take its strides", false, saving_of(graph_, output));
   }
 
-  // Whether an input of the model is copied to a device as a whole, where this view of it is taken.
-  bool is_copied_first(ValueId input, ValueId view) const {
+  // Whether an input of the model lies where this view of it is read: all is on the host, or the
+  // input is copied to the device as a whole.
+  bool is_where_it_is_read(ValueId input, ValueId view) const {
     const size_t host = question_.places.size() - 1;
-    return host > 0 && !graph_.constant(input) && !question_.readers.are_on(host, view) &&
-           question_.readers.want_all_on(0, input);
+    if (graph_.constant(input)) return false;
+    return host == 0 ||
+           (!question_.readers.are_on(host, view) && question_.readers.want_all_on(0, input));
   }
 
   // Whether all readers of a Transpose take its output as a view of its input: empty, or why not.
@@ -245,7 +247,7 @@ class Placer {
     const auto moved = view_of(graph_, layer, from, Moved::kIsView);
     if (!moved) return "is no view";
     if (graph_.value(layer.inputs[0]).producer == LayerId::kNone &&
-        !is_copied_first(layer.inputs[0], layer.outputs[0]))
+        !is_where_it_is_read(layer.inputs[0], layer.outputs[0]))
       return "moves the elements of an input of the model";
     for (const LayerId user : graph_.value(layer.outputs[0]).users)
       if (const std::string why_not = ask_reader(user, layer.outputs[0], moved->strides);

@@ -115,6 +115,15 @@ graph torn(x: f32[3,4])
   return s
 )txt";
 
+// Pixels whose channels lie together in the input, as convolutions read them.
+constexpr const char* kPixels = R"txt(
+graph pixels(x: f32[1,6,5,32])
+  const w: f32[16,32,3,3] = random(1)
+  t = Transpose(x) permutation=[0,3,1,2]
+  y = Conv(t, w) strides=[1,1] pads_begin=[1,1] pads_end=[1,1] dilations=[1,1]
+  return y
+)txt";
+
 const Net kNets[] = {
     {"Convs", kConvs, {1, 4, 6, 5}, "Concat", 0},
     {"Copied", kCopied, {1, 4, 6}, "Concat", 0},
@@ -123,6 +132,7 @@ const Net kNets[] = {
     {"HeadsJoined", kHeads, {2, 5, 12}, "Reshape", 0},
     {"Parts", kParts, {2, 5, 24}, "Transpose", 0},
     {"Torn", kTorn, {3, 4}, "Transpose", 1},
+    {"Pixels", kPixels, {1, 6, 5, 32}, "Transpose", 0},
 };
 
 class Placements : public ::testing::TestWithParam<Net> {};
