@@ -30,6 +30,11 @@ std::vector<OpCase> matmul_cases() {
   return {
       // A matrix that is no constant, read where it lies.
       {"matmul_few_rows", MatMul{}, {"f32[3,37]", "f32[37,531]"}},
+      {"matmul_one_column", MatMul{}, {"f32[3,70,37]", "f32[3,37,1]"}},
+      {"matmul_one_deep_column", MatMul{}, {"f32[9,1300]", "f32[1300,1]"}},
+      {"matmul_one_column_of_a_row", MatMul{false, true}, {"f32[2,131,64]", "f32[2,1,64]"}},
+      {"matmul_few_columns", MatMul{}, {"f32[5,4,36]", "f32[5,36,4]"}},
+      {"matmul_three_columns_of_rows", MatMul{false, true}, {"f32[2,16,40]", "f32[1,3,40]"}},
       {"matmul_few_rows_of_batches", MatMul{}, {"f32[3,4,1,64]", "f32[4,64,33]"}},
       {"matmul_few_rows_by_transposed",
        MatMul{.transpose_b = true},

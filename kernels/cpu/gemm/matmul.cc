@@ -451,13 +451,14 @@ class PackedMatMul final : public Kernel {
     const bool is_f32 = kernels_.kind == GemmKind::kF32 && b.dtype == DataType::kF32;
     // A transposed matrix adds up lanes, but weights in 16 bits give the bits of packed ones.
     const bool is_half = has_half_weights(kernels_.kind) && p.b.column_stride == 1;
-    return (is_f32 || is_half) && FewRowsProduct::takes(few_rows_of(p));
+    return (is_f32 || is_half) && FewRowsProduct::takes(few_rows_of(p, is_f32));
   }
 
-  static FewRowsOperands few_rows_of(const PreparedMatMul& p) {
+  static FewRowsOperands few_rows_of(const PreparedMatMul& p, bool b_is_f32) {
     FewRowsOperands operands{.rows = p.m, .a_stride = p.a_row};
     operands.k = p.k, operands.columns = p.n;
     operands.b_k = p.b.k_strides[0], operands.b_column = p.b.column_stride;
+    operands.b_is_f32 = b_is_f32;
     return operands;
   }
 
@@ -486,7 +487,7 @@ class PackedMatMul final : public Kernel {
     const int64_t fours = ceil_div(p.m, FewRows::kMost);
     const int64_t end = std::min(fours * (part + 1) / p.few_parts * FewRows::kMost, p.m);
     const int64_t column = p.n * block / p.few_blocks;
-    FewRowsOperands operands = few_rows_of(p);
+    FewRowsOperands operands = few_rows_of(p, args.inputs[1].dtype == DataType::kF32);
     operands.columns = p.n * (block + 1) / p.few_blocks - column;
     operands.b = args.inputs[1].data + (p.b_batch(batch) + column * operands.b_column) *
                                            static_cast<int64_t>(size_of(args.inputs[1].dtype));
