@@ -24,6 +24,7 @@
   X(implicit_conv)                  \
   X(nhwc_conv)                      \
   X(depthwise_conv_transpose)       \
+  X(columns_conv_transpose)         \
   X(phased_conv_transpose)          \
   X(nhwc_pool)                      \
   X(pool_indices)                   \

@@ -9,12 +9,12 @@
 
 #include <array>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/conv/axis_meetings.h"
 #include "anneal/kernels/cpu/conv/direct.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
 
@@ -49,21 +49,6 @@ HWY_AFTER_NAMESPACE();
 namespace anneal::cpu {
 namespace {
 
-// An element of x and the tap of the kernel that an output meets along an axis.
-struct Meeting {
-  int64_t position, tap;
-};
-
-// For each output of an axis its meetings.
-struct AxisMeetings {
-  std::vector<Meeting> all;
-  std::vector<size_t> begins;  // one more than outputs
-  std::span<const Meeting> of(int64_t output) const {
-    const auto at = static_cast<size_t>(output);
-    return std::span(all).subspan(begins[at], begins[at + 1] - begins[at]);
-  }
-};
-
 struct PreparedDepthwiseTranspose final : PreparedKernel {
   PixelRuns runs;
   std::array<AxisMeetings, 3> axes;
@@ -96,8 +81,8 @@ class DepthwiseTranspose final : public Kernel {
     const Spatial pads = spatial_of(op_.pads_begin, 0, spatial, 0);
     const Spatial dilations = spatial_of(op_.dilations, 0, spatial, 1);
     for (size_t i = 0; i < 3; ++i)
-      p.axes[i] = meetings(p.runs.x().size[i], p.runs.out()[i], p.kernel[i], strides[i], pads[i],
-                           dilations[i]);
+      p.axes[i] = AxisMeetings(p.runs.x().size[i], p.runs.out()[i], p.kernel[i], strides[i],
+                               pads[i], dilations[i]);
     return made;
   }
 
@@ -108,20 +93,6 @@ class DepthwiseTranspose final : public Kernel {
   }
 
  private:
-  static AxisMeetings meetings(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t pad,
-                               int64_t dilation) {
-    AxisMeetings made;
-    for (int64_t output = 0; output < out; ++output) {
-      made.begins.push_back(made.all.size());
-      for (int64_t tap = 0; tap < kernel; ++tap) {
-        const int64_t at = output + pad - tap * dilation;
-        if (at >= 0 && at % stride == 0 && at / stride < in) made.all.push_back({at / stride, tap});
-      }
-    }
-    made.begins.push_back(made.all.size());
-    return made;
-  }
-
   // [channel, 1, taps...] -> [tap][channel].
   static void pack(const TensorView& w, float* to) {
     const int spatial = w.dims.rank() - 2;

@@ -1,0 +1,242 @@
+// ConvTranspose of few output channels: "cpu.conv_transpose.columns". Each input pixel is
+// multiplied by all taps at once, a row of a product, and each output adds up the taps that it
+// meets. This is the overlap-add of an inverse STFT, and the last layer of many decoders.
+//
+// Work is cut into bands of outputs along the first spatial axis; a band's products stay in a
+// thread's memory. Input rows that two bands meet are multiplied twice.
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "anneal/kernels/cpu/base/device.h"
+#include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/base/workspace.h"
+#include "anneal/kernels/cpu/conv/axis_meetings.h"
+#include "anneal/kernels/cpu/conv/window.h"
+#include "anneal/kernels/cpu/gemm/gemm.h"
+#include "anneal/kernels/cpu/program/epilogue.h"
+
+namespace anneal::cpu {
+namespace {
+
+constexpr int64_t kProductBytes = 1 << 20;  // of a band, if that is enough for its taps
+constexpr int64_t kPixelsAtOnce = 64;
+
+struct PreparedColumns final : PreparedKernel {
+  TapeSpace space;
+  ChannelsLast x;
+  Window window;
+  std::array<AxisMeetings, 3> axes;
+  size_t outer = 0;             // the axis along which outputs are cut
+  int64_t band = 1, bands = 1;  // outputs of a band along it
+  int64_t widest = 0;           // input positions of a band along it
+  PackLayout layout;
+  size_t parts_at = 0, part_bytes = 0, sums_at = 0, tape_at = 0;
+};
+
+class ColumnsTranspose final : public Kernel {
+ public:
+  ColumnsTranspose(const ConvTranspose& op, const Request& request, Epilogue epilogue)
+      : op_(op),
+        gemm_(f32_gemm(isa_of(request.device))),
+        load_(load_block(isa_of(request.device))),
+        epilogue_(std::move(epilogue)) {
+    const TensorView w = kernel_view(*request.inputs[1].constant);
+    const PackLayout layout = layout_of(w.dims);
+    PackSource source;
+    source.data = w.data;
+    source.column_stride = 1;
+    source.k_dims = {w.dims[0]};
+    source.k_strides = {w.strides[0]};
+    packed_ = packed_constant(request, layout.form(), layout.bytes(), [&](std::byte* to) {
+      for_parts(request, layout.panels(),
+                [&](int64_t panel) { pack_panel(layout, source, panel, to, PackTo::kMemory); });
+    });
+  }
+
+  std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
+                                          std::span<const TensorView> outputs,
+                                          int threads) const override {
+    auto made = std::make_unique<PreparedColumns>();
+    PreparedColumns& p = *made;
+    const TensorView& y = outputs[0];
+    p.space = epilogue_.space(inputs, outputs, TapeSpace::Axes::of_pixels(y.dims.rank()));
+    if (count(y.dims) == 0) return made;
+    p.x = ChannelsLast(inputs[0]);
+    p.window = Window(op_, inputs[1].dims, 2, y.dims);
+    p.layout = layout_of(inputs[1].dims);
+    for (size_t i = 0; i < 3; ++i)
+      p.axes[i] = AxisMeetings(p.x.size[i], p.window.out[i], p.window.kernel[i], p.window.stride[i],
+                               p.window.pad[i], p.window.dilation[i]);
+    p.outer = static_cast<size_t>(5 - y.dims.rank());
+    cut(p, threads);
+    const auto pixels = static_cast<size_t>(p.widest * pixels_beside(p));
+    p.sums_at = cache_aligned(pixels * static_cast<size_t>(p.layout.padded_columns()) * 4);
+    p.tape_at = p.sums_at + cache_aligned(static_cast<size_t>(kPixelsAtOnce * outputs_of(p)) * 4);
+    p.part_bytes = cache_aligned(p.tape_at + epilogue_.scratch_bytes());
+    p.parts_at = p.x.staged_bytes();
+    p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
+    return made;
+  }
+
+  void launch(const LaunchArgs& args) const override {
+    const auto& p = static_cast<const PreparedColumns&>(*args.prepared);
+    if (count(args.outputs[0].dims) == 0) return;
+    const std::byte* x = args.inputs[0].data;
+    if (p.x.staged) {
+      p.x.stage(args.inputs[0], args.workspace, load_, args.team);
+      x = args.workspace;
+    }
+    args.team.for_ranges(p.x.images * p.bands, 1, [&](int64_t begin, int64_t end) {
+      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
+      for (int64_t i = begin; i < end; ++i) run_band(p, args, x, i / p.bands, i % p.bands, part);
+    });
+  }
+
+ private:
+  // Positions [begin, end) of each spatial axis of the input.
+  struct Box {
+    Spatial begin{}, end{};
+    int64_t size(size_t axis) const { return end[axis] - begin[axis]; }
+  };
+
+  PackLayout layout_of(const Dims& w) const { return PackLayout(gemm_, w[0], count(w) / w[0]); }
+  static int64_t outputs_of(const PreparedColumns& p) { return p.layout.n / p.window.taps(); }
+  // Input pixels of one position of the outer axis.
+  static int64_t pixels_beside(const PreparedColumns& p) {
+    int64_t pixels = 1;
+    for (size_t axis = p.outer + 1; axis < 3; ++axis) pixels *= p.x.size[axis];
+    return pixels;
+  }
+
+  // Bands of as many outputs as the products that they meet may have bytes, and at least four
+  // times those that one input position reaches.
+  static void cut(PreparedColumns& p, int threads) {
+    const int64_t outputs = p.window.out[p.outer], stride = p.window.stride[p.outer];
+    const int64_t reach = (p.window.kernel[p.outer] - 1) * p.window.dilation[p.outer] + 1;
+    const int64_t position_bytes =
+        std::max<int64_t>(pixels_beside(p) * p.layout.padded_columns() * 4, 1);
+    const int64_t affordable = std::max<int64_t>(kProductBytes / position_bytes, 1) * stride;
+    const int64_t shared = ceil_div(outputs, std::max<int64_t>(2 * threads / p.x.images, 1));
+    p.band = std::min(outputs, std::max(std::min(affordable, shared), 4 * reach));
+    p.bands = ceil_div(outputs, p.band);
+    for (int64_t band = 0; band < p.bands; ++band)
+      p.widest = std::max(p.widest, box(p, band).size(p.outer));
+  }
+
+  static Box box(const PreparedColumns& p, int64_t band) {
+    Box met;
+    for (size_t axis = 0; axis < 3; ++axis) met.end[axis] = p.x.size[axis];
+    const AxisMeetings& meetings = p.axes[p.outer];
+    int64_t first = std::numeric_limits<int64_t>::max(), last = -1;
+    const int64_t end = std::min((band + 1) * p.band, p.window.out[p.outer]);
+    for (int64_t output = band * p.band; output < end; ++output)
+      for (const Meeting& meeting : meetings.of(output)) {
+        first = std::min(first, meeting.position);
+        last = std::max(last, meeting.position);
+      }
+    met.begin[p.outer] = last < 0 ? 0 : first;
+    met.end[p.outer] = last + 1;
+    return met;
+  }
+
+  void run_band(const PreparedColumns& p, const LaunchArgs& args, const std::byte* x, int64_t image,
+                int64_t band, std::byte* memory) const {
+    const Box met = box(p, band);
+    auto* const products = reinterpret_cast<float*>(memory);
+    multiply(p, reinterpret_cast<const float*>(x) + image * p.x.image_stride, met, products);
+    Spatial begin{}, end = p.window.out;
+    begin[p.outer] = band * p.band;
+    end[p.outer] = std::min((band + 1) * p.band, end[p.outer]);
+    for (int64_t z = begin[0]; z < end[0]; ++z)
+      for (int64_t y = begin[1]; y < end[1]; ++y)
+        for (int64_t first = begin[2]; first < end[2]; first += kPixelsAtOnce) {
+          const int64_t pixels = std::min(kPixelsAtOnce, end[2] - first);
+          auto* const sums = reinterpret_cast<float*>(memory + p.sums_at);
+          for (int64_t i = 0; i < pixels; ++i)
+            add_up(p, products, met, {z, y, first + i}, sums + i * outputs_of(p));
+          const int64_t row =
+              ((image * p.window.out[0] + z) * p.window.out[1] + y) * p.window.out[2] + first;
+          epilogue_.run(p.space, args, {sums, outputs_of(p)}, {row, pixels, 0, outputs_of(p)},
+                        memory + p.tape_at);
+        }
+  }
+
+  // The pixels of the box by all taps of all outputs.
+  void multiply(const PreparedColumns& p, const float* image, const Box& met,
+                float* products) const {
+    for (int64_t z = met.begin[0]; z < met.end[0]; ++z)
+      for (int64_t y = met.begin[1]; y < met.end[1]; ++y)
+        for (int64_t first = met.begin[2]; first < met.end[2]; first += kPixelsAtOnce) {
+          const float* const pixels =
+              image + z * p.x.strides[0] + y * p.x.strides[1] + first * p.x.strides[2];
+          GemmBlock block;
+          block.rows = std::min(kPixelsAtOnce, met.end[2] - first);
+          block.columns = p.layout.n;
+          block.c = reinterpret_cast<std::byte*>(products);
+          block.c_stride = p.layout.padded_columns();
+          block.c_is_padded = true;
+          products += block.rows * block.c_stride;
+          run_lanes(gemm_, p.layout, kBlockLanes, packed_->bytes().data(), {}, block,
+                    [&](int64_t k, int64_t) {
+                      return std::pair(reinterpret_cast<const std::byte*>(pixels + k),
+                                       p.x.strides[2] * static_cast<int64_t>(sizeof(float)));
+                    });
+        }
+  }
+
+  // The taps that an output position meets, of all output channels.
+  static void add_up(const PreparedColumns& p, const float* products, const Box& met,
+                     const Spatial& at, float* sums) {
+    const int64_t outputs = outputs_of(p), taps = p.window.taps();
+    std::fill(sums, sums + outputs, 0.0F);
+    for (const Meeting& z : p.axes[0].of(at[0]))
+      for (const Meeting& y : p.axes[1].of(at[1]))
+        for (const Meeting& x : p.axes[2].of(at[2])) {
+          const int64_t pixel =
+              ((z.position - met.begin[0]) * met.size(1) + y.position - met.begin[1]) *
+                  met.size(2) +
+              x.position - met.begin[2];
+          const float* const tap = products + pixel * p.layout.padded_columns() +
+                                   (z.tap * p.window.kernel[1] + y.tap) * p.window.kernel[2] +
+                                   x.tap;
+          for (int64_t output = 0; output < outputs; ++output) sums[output] += tap[output * taps];
+        }
+  }
+
+  ConvTranspose op_;
+  GemmKernels gemm_;
+  LoadBlock load_;
+  Epilogue epilogue_;
+  std::optional<Tensor> packed_;
+};
+
+KernelResult make_columns(const ConvTranspose& op, const Request& request) {
+  constexpr int64_t kFewOutputs = 8, kMostPhases = 64;
+  if (request.inputs[0].type.dtype != DataType::kF32) return refuse("only f32");
+  const Tensor* const w = request.inputs[1].constant;
+  if (w == nullptr || w->dtype() != DataType::kF32) return refuse("weights that are not constant");
+  const Dims& dims = w->dims();
+  if (dims.rank() < 3 || dims.rank() > 5) return refuse("only one to three spatial axes");
+  if (op.groups != 1) return refuse("groups");
+  if (count(dims) == 0) return refuse("nothing to compute");
+  int64_t phases = 1;
+  for (const int64_t stride : op.strides) phases *= stride;
+  if (!request.ignore_speed_heuristics && phases <= kMostPhases && dims[1] > kFewOutputs)
+    return refuse("more than 8 output channels");
+  auto epilogue = Epilogue::make(request, DataType::kF32);
+  if (!epilogue) return refuse(epilogue.reason());
+  return std::make_unique<ColumnsTranspose>(op, request, std::move(*epilogue));
+}
+
+constexpr KernelEntry kColumnsTransposeEntries[] = {
+    entry<ConvTranspose, make_columns>("cpu.conv_transpose.columns", Layout::kChannelsLast),
+};
+
+}  // namespace
+
+std::span<const KernelEntry> columns_conv_transpose_entries() { return kColumnsTransposeEntries; }
+
+}  // namespace anneal::cpu
