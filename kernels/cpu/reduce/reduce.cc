@@ -26,12 +26,14 @@ struct PreparedReduce final : PreparedKernel {
 constexpr int64_t kSliceElements = int64_t{16} << 10, kMostSlices = 8;
 constexpr int64_t kFewBlocks = 8;  // of columns, for a team
 
-// The slices of a group that is cut into `column_blocks` blocks of columns. A power of two, as the
-// sizes of teams mostly are.
-int64_t slices_of(int64_t elements, int64_t column_blocks) {
-  const int64_t most = std::max<int64_t>(kMostSlices / column_blocks, 2);
+// The slices of a group of `rows` rows of `columns`, cut into `column_blocks` blocks of columns. A
+// power of two, as the sizes of teams mostly are.
+int64_t slices_of(int64_t rows, int64_t columns, int64_t column_blocks) {
+  constexpr int64_t kLeastRows = 16;
+  const int64_t most =
+      std::min(std::max<int64_t>(kMostSlices / column_blocks, 2), rows / kLeastRows);
   int64_t slices = 1;
-  while (2 * slices <= most && 2 * slices * kSliceElements <= elements) slices *= 2;
+  while (2 * slices <= most && 2 * slices * kSliceElements <= rows * columns) slices *= 2;
   return slices;
 }
 
@@ -68,7 +70,7 @@ class SimdReduce final : public Kernel {
     if (count(outputs[0].dims) == 0) return made;
     p.column_blocks = ceil_div(p.fold.columns(), ReductionSpace::kColumns);
     if (p.fold.column_axis() >= 0 && !map_)
-      p.slices = slices_of(p.fold.columns() * p.fold.group_size(), p.column_blocks);
+      p.slices = slices_of(p.fold.group_size(), p.fold.columns(), p.column_blocks);
     const int64_t blocks = p.fold.groups() * p.column_blocks;
     p.shares_slices = p.slices > 1 && threads > 1 && blocks < kFewBlocks;
     p.totals_at = part_bytes() * static_cast<size_t>(threads);
@@ -155,6 +157,7 @@ class SimdReduce final : public Kernel {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
       auto& memory = *reinterpret_cast<ReduceWorkspace*>(part);
       for (int64_t block = begin; block < end; ++block) {
+        if (p.slices == 1 && reduce_at_once(p, args, block, part)) continue;
         reduce_columns(p, args, block, 0, part, memory.totals);
         for (int64_t slice = 1; slice < p.slices; ++slice) {
           reduce_columns(p, args, block, slice, part, memory.of_slice);
@@ -191,6 +194,29 @@ class SimdReduce final : public Kernel {
     return std::min(ReductionSpace::kColumns, p.fold.columns() - first_of(p, block));
   }
 
+  // Groups of as few rows as one block has, whose folds are the totals. False: nothing is done.
+  bool reduce_at_once(const PreparedReduce& p, const LaunchArgs& args, int64_t block,
+                      std::byte* part) const {
+    auto& memory = *reinterpret_cast<ReduceWorkspace*>(part);
+    const int64_t count = count_of(p, block), elements = p.fold.group_size();
+    if (!p.fold.has_one_block()) return false;
+    const int64_t group = block / p.column_blocks, first = first_of(p, block);
+    std::optional<RegisterEpilogue> direct;  // where results are stored as they are
+    if (epilogue_.is_copy())
+      direct = epilogue_.finish([](DataType storage) { return storage == DataType::kF32; }, p.space,
+                                args, group, first);
+    float* const results = direct ? reinterpret_cast<float*>(direct->y) : memory.part;
+    with_source(p, args, part, [&](const ReductionSpace::Source& source) {
+      p.fold.for_columns(source, group, first, count, [&](const ReductionBlock& rows, int64_t) {
+        loops_.columns(fold(), rows, nullptr, results);
+      });
+    });
+    for (int64_t i = 0; i < count && op_.kind == ReduceKind::kMean; ++i)
+      results[i] = result(results[i], elements);
+    if (!direct) run_epilogue(p, args, block, part);
+    return true;
+  }
+
   void reduce_columns(const PreparedReduce& p, const LaunchArgs& args, int64_t block, int64_t slice,
                       std::byte* part, double* totals) const {
     auto& memory = *reinterpret_cast<ReduceWorkspace*>(part);
@@ -211,7 +237,14 @@ class SimdReduce final : public Kernel {
     auto& memory = *reinterpret_cast<ReduceWorkspace*>(part);
     const int64_t count = count_of(p, block);
     for (int64_t i = 0; i < count; ++i) memory.part[i] = result(totals[i], p.fold.group_size());
-    epilogue_.run(p.space, args, {memory.part, count},
+    run_epilogue(p, args, block, part);
+  }
+
+  void run_epilogue(const PreparedReduce& p, const LaunchArgs& args, int64_t block,
+                    std::byte* part) const {
+    const float* const results = reinterpret_cast<ReduceWorkspace*>(part)->part;
+    const int64_t count = count_of(p, block);
+    epilogue_.run(p.space, args, {results, count},
                   {block / p.column_blocks, 1, first_of(p, block), count}, tape_scratch(part));
   }
 

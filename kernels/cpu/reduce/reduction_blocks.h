@@ -65,6 +65,11 @@ class ReductionSpace {
   // number of their first element. A block has several rows only if it has all columns.
   template <class F>
   void for_rows(const Source& source, int64_t group, const F& f) const;
+  // Whether for_columns() visits one block.
+  bool has_one_block() const {
+    return group_size_ > 0 && group_size_ == folded_.size(0) &&
+           group_size_ <= std::min(kRows, kBlock / column_pitch());
+  }
   // One of several runs of the blocks of a group.
   struct Slice {
     int64_t index, count;
