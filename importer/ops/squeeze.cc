@@ -51,7 +51,13 @@ void require_sizes(Node& node, const std::vector<Size>& open, bool are_ones) {
                  {right, node.integers_value({0}, prefix + "axis")}, prefix + "all_hold");
   const ValueId holds = pointwise(node, prefix + "holds", {all}, DataType::kBool,
                                   [](Expressions in) { return in[0] == 1; });
-  node.layer(Require{}, {holds}, are_ones ? "open_sizes_are_1" : "no_open_size_is_1");
+  // The layer's name is part of the error.
+  std::string names;
+  for (const Size size : open) names += (names.empty() ? "" : " and ") + sizes.text(size);
+  node.layer(Require{}, {holds},
+             fmt::format("{} {} 1", names,
+                         are_ones ? (open.size() == 1 ? "is" : "are")
+                                  : (open.size() == 1 ? "is not" : "are not")));
 }
 
 // Without axes every axis of one element goes, and a size that is open decides the rank. The first

@@ -461,7 +461,7 @@ TEST(ImportedControlFlow, TheRankThatSqueezeTakesIsChecked) {
       run(context, *engine, {Tensor::of<float>(DataType::kF32, {2, 2}, {{1, 2, 3, 4}})})["y"],
       ElementsAre(2));
   EXPECT_THAT(error_of([&] { run(context, *engine, {x}); }),
-              HasSubstr("squeeze/no_open_size_is_1"));
+              HasSubstr("squeeze/M and N are not 1"));
 }
 
 // A value without readers requires nothing.
