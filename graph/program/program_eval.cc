@@ -286,7 +286,6 @@ T power(T base, T exponent) {
   return static_cast<T>(result);
 }
 
-// The quotient and the rest where the machine would trap.
 template <std::integral T>
 Scalar binary(Opcode opcode, T a, T b) {
   using U = std::make_unsigned_t<T>;

@@ -2,8 +2,8 @@
 // multiplied by all taps at once, a row of a product, and each output adds up the taps that it
 // meets. This is the overlap-add of an inverse STFT, and the last layer of many decoders.
 //
-// Work is cut into bands of outputs along the first spatial axis; a band's products stay in a
-// thread's memory. Input rows that two bands meet are multiplied twice.
+// Work is cut into bands of outputs along the longest axis; a band's products stay in a thread's
+// memory. Input rows that two bands meet are multiplied twice.
 #include <algorithm>
 #include <array>
 #include <limits>
@@ -21,7 +21,8 @@
 namespace anneal::cpu {
 namespace {
 
-constexpr int64_t kProductBytes = 1 << 20;  // of a band, if that is enough for its taps
+// Of the products of a band: as many as it takes, up to the second for the outputs of four windows.
+constexpr int64_t kProductBytes = 1 << 20, kMostProductBytes = 4 << 20;
 constexpr int64_t kPixelsAtOnce = 64;
 
 struct PreparedColumns final : PreparedKernel {
@@ -70,7 +71,7 @@ class ColumnsTranspose final : public Kernel {
     for (size_t i = 0; i < 3; ++i)
       p.axes[i] = AxisMeetings(p.x.size[i], p.window.out[i], p.window.kernel[i], p.window.stride[i],
                                p.window.pad[i], p.window.dilation[i]);
-    p.outer = static_cast<size_t>(5 - y.dims.rank());
+    p.outer = static_cast<size_t>(std::ranges::max_element(p.window.out) - p.window.out.begin());
     cut(p, threads);
     const auto pixels = static_cast<size_t>(p.widest * pixels_beside(p));
     p.sums_at = cache_aligned(pixels * static_cast<size_t>(p.layout.padded_columns()) * 4);
@@ -107,12 +108,13 @@ class ColumnsTranspose final : public Kernel {
   // Input pixels of one position of the outer axis.
   static int64_t pixels_beside(const PreparedColumns& p) {
     int64_t pixels = 1;
-    for (size_t axis = p.outer + 1; axis < 3; ++axis) pixels *= p.x.size[axis];
+    for (size_t axis = 0; axis < 3; ++axis)
+      if (axis != p.outer) pixels *= p.x.size[axis];
     return pixels;
   }
 
-  // Bands of as many outputs as the products that they meet may have bytes, and at least four
-  // times those that one input position reaches.
+  // Bands of as many outputs as the products that they meet may have bytes, and at least those that
+  // one input position reaches, four times if they have memory.
   static void cut(PreparedColumns& p, int threads) {
     const int64_t outputs = p.window.out[p.outer], stride = p.window.stride[p.outer];
     const int64_t reach = (p.window.kernel[p.outer] - 1) * p.window.dilation[p.outer] + 1;
@@ -120,7 +122,9 @@ class ColumnsTranspose final : public Kernel {
         std::max<int64_t>(pixels_beside(p) * p.layout.padded_columns() * 4, 1);
     const int64_t affordable = std::max<int64_t>(kProductBytes / position_bytes, 1) * stride;
     const int64_t shared = ceil_div(outputs, std::max<int64_t>(2 * threads / p.x.images, 1));
-    p.band = std::min(outputs, std::max(std::min(affordable, shared), 4 * reach));
+    const int64_t most = std::max<int64_t>(kMostProductBytes / position_bytes, 1) * stride;
+    const int64_t least = std::max(reach, std::min(4 * reach, most));
+    p.band = std::min(outputs, std::max(std::min(affordable, shared), least));
     p.bands = ceil_div(outputs, p.band);
     for (int64_t band = 0; band < p.bands; ++band)
       p.widest = std::max(p.widest, box(p, band).size(p.outer));
@@ -214,7 +218,7 @@ class ColumnsTranspose final : public Kernel {
 };
 
 KernelResult make_columns(const ConvTranspose& op, const Request& request) {
-  constexpr int64_t kFewOutputs = 8, kMostPhases = 64;
+  constexpr int64_t kFewOutputs = 8, kMostPhases = 64, kMostMet = 8;
   if (request.inputs[0].type.dtype != DataType::kF32) return refuse("only f32");
   const Tensor* const w = request.inputs[1].constant;
   if (w == nullptr || w->dtype() != DataType::kF32) return refuse("weights that are not constant");
@@ -222,10 +226,15 @@ KernelResult make_columns(const ConvTranspose& op, const Request& request) {
   if (dims.rank() < 3 || dims.rank() > 5) return refuse("only one to three spatial axes");
   if (op.groups != 1) return refuse("groups");
   if (count(dims) == 0) return refuse("nothing to compute");
-  int64_t phases = 1;
-  for (const int64_t stride : op.strides) phases *= stride;
-  if (!request.ignore_speed_heuristics && phases <= kMostPhases && dims[1] > kFewOutputs)
-    return refuse("more than 8 output channels");
+  int64_t phases = 1, met = 1;  // inputs that an output meets
+  for (size_t axis = 0; axis < op.strides.size(); ++axis) {
+    phases *= op.strides[axis];
+    met *= ceil_div(dims[static_cast<int>(axis) + 2], op.strides[axis]);
+  }
+  if (!request.ignore_speed_heuristics && phases <= kMostPhases) {
+    if (dims[1] > kFewOutputs) return refuse("more than 8 output channels");
+    if (phases == 1 || met > kMostMet) return refuse("outputs that meet many inputs");
+  }
   auto epilogue = Epilogue::make(request, DataType::kF32);
   if (!epilogue) return refuse(epilogue.reason());
   return std::make_unique<ColumnsTranspose>(op, request, std::move(*epilogue));

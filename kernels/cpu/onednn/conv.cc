@@ -222,10 +222,11 @@ bool is_own_depthwise(const ConvLayer& layer) {
   const Dims& w = layer.w.dims;
   if (w[0] != layer.op.groups || w[1] != 1 || w[0] < 16) return false;
   if (count(w) / w[0] > kMostDirectTaps) return false;
-  // oneDNN's generated kernel takes no dilated windows with wide padding, its general one takes 5 to
-  // 20 times as long.
+  // oneDNN's generated kernel takes no dilated windows with wide padding, and its general one is
+  // many times slower.
   for (size_t axis = 0; axis < layer.op.dilations.size(); ++axis)
-    if (layer.op.dilations[axis] > 1 && layer.op.pads_begin[axis] > kMostPaddingOfDilated)
+    if (layer.op.dilations[axis] > 1 &&
+        std::max(layer.op.pads_begin[axis], layer.op.pads_end[axis]) > kMostPaddingOfDilated)
       return true;
   return is_8bit(layer.x.dtype) || w.rank() == 3 || count(tail(layer.y.dims, 2)) < kFewPixels;
 }

@@ -9,10 +9,8 @@
 // k than threads, these share the keys, then the heads of q, then the columns of v: each number is
 // computed as by one thread.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include "anneal/core/dtype_kinds.h"
@@ -222,7 +220,7 @@ class PackedAttention final : public Kernel {
     return row_major_view(DataType::kF32, view.dims,
                           args.workspace + (input == 1 ? p.wide_k_at : p.wide_v_at));
   }
-  // Lanes of i32 become lanes of f32.
+  // Lanes of i32, as load_ makes them of i8, become lanes of f32.
   static void make_floats(std::byte* lanes, int64_t count) {
     for (int64_t i = 0; i < count; ++i, lanes += sizeof(float)) {
       int32_t integer;

@@ -1,7 +1,6 @@
 #include "anneal/kernels/cpu/reduce/score_mask.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -10,6 +9,7 @@ namespace anneal::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kLowestNumber = std::numeric_limits<float>::lowest();
 constexpr int64_t kKeysAtOnce = 64;
 
 class ScoreReader {
@@ -42,7 +42,7 @@ class ScoreReader {
   bool is_infinity(size_t reg) const { return number(reg) == -kInfinity; }
   bool is_lowest(size_t reg) const {
     const auto made = number(reg);
-    return made && *made <= std::numeric_limits<float>::lowest();
+    return made && *made <= kLowestNumber;
   }
   // Of the score itself, or its product with a number.
   std::optional<float> scale(size_t reg) const {
@@ -75,11 +75,15 @@ std::optional<HidingInput> hides(const ScoreReader& score, size_t reg) {
   switch (score.at(reg).opcode) {
     case Opcode::kInput:
       if (const auto mask = score.mask_of(reg, DataType::kF32))
-        return HidingInput{*mask, By::kLowest};
+        return HidingInput{*mask, By::kInfinity};
       return std::nullopt;
     case Opcode::kAdd: {
-      const auto left = hides(score, score.operand(reg, 0));
-      return left ? left : hides(score, score.operand(reg, 1));
+      const size_t left = score.operand(reg, 0), right = score.operand(reg, 1);
+      auto found = hides(score, left);
+      const size_t other = found ? right : left;
+      if (!found) found = hides(score, right);
+      if (found && found->by == By::kInfinity && score.scale(other)) found->by = By::kLowest;
+      return found;
     }
     case Opcode::kSelect: {
       size_t condition = score.operand(reg, 0);
@@ -90,8 +94,13 @@ std::optional<HidingInput> hides(const ScoreReader& score, size_t reg) {
       if (score.at(condition).opcode == Opcode::kNot)
         condition = score.operand(condition, 0), is_negated = true;
       const auto mask = score.mask_of(condition, DataType::kBool);
-      if (!mask || score.is_lowest(if_true) == score.is_lowest(if_false)) return std::nullopt;
-      return HidingInput{*mask, score.is_lowest(if_true) != is_negated ? By::kTrue : By::kFalse};
+      // The lowest number hides a key only beside scores that nothing else hides.
+      const auto is_hidden = [&](size_t branch, size_t other) {
+        return score.is_infinity(branch) || (score.is_lowest(branch) && score.scale(other));
+      };
+      const bool hides_true = is_hidden(if_true, if_false);
+      if (!mask || hides_true == is_hidden(if_false, if_true)) return std::nullopt;
+      return HidingInput{*mask, hides_true != is_negated ? By::kTrue : By::kFalse};
     }
     default:
       return std::nullopt;
@@ -163,7 +172,8 @@ void KeyRanges::find(const TensorView& mask, const ReductionLoops& loops, Thread
 }
 
 KeyRange KeyRanges::find_row(const std::byte* row, const ReductionLoops& loops) const {
-  const int64_t size = by_ == HidingInput::By::kLowest ? int64_t{sizeof(float)} : 1;
+  const bool is_f32 = by_ == HidingInput::By::kInfinity || by_ == HidingInput::By::kLowest;
+  const int64_t size = is_f32 ? int64_t{sizeof(float)} : 1;
   const auto is_hidden = [&](int64_t begin, int64_t end) {
     return !has_visible(row + begin * size, end - begin, loops);
   };
@@ -183,11 +193,13 @@ bool KeyRanges::has_visible(const std::byte* keys, int64_t count,
       return has_nonzero(keys, count);
     case HidingInput::By::kTrue:
       return has_zero(keys, count);
+    case HidingInput::By::kInfinity:
     case HidingInput::By::kLowest:
       break;
   }
   const double most = loops.row(Reduction::kMax, reinterpret_cast<const float*>(keys), count, 0);
-  return !(most <= std::numeric_limits<float>::lowest());  // NaN is visible
+  const double hidden = by_ == HidingInput::By::kLowest ? double{kLowestNumber} : -kInfinity;
+  return !(most <= hidden);  // NaN is visible
 }
 
 KeyRange KeyRanges::of(const std::byte* ranges, int64_t batch, int64_t head, int64_t first,

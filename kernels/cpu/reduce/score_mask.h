@@ -24,11 +24,15 @@ struct AddedMask {
 };
 std::optional<AddedMask> added_mask(const Program& score);
 
-// An input that hides keys: where it is so, the score is -inf, or lower than all that are not.
+// An input that hides keys: where it is so, the score is -inf, or has the weight 0 beside one that
+// is not hidden. A score of NaN or +inf that is hidden counts as hidden, though a sum with -inf is
+// NaN.
 struct HidingInput {
-  enum class By : uint8_t { kLowest, kFalse, kTrue };  // f32: -inf or the lowest number; bool
-  size_t input = 0;                                    // of the program
-  By by = By::kLowest;
+  // kInfinity: f32, -inf. kLowest: f32, -inf or the lowest number, where nothing else than this
+  // input and a factor makes the score. kFalse, kTrue: bool.
+  enum class By : uint8_t { kInfinity, kLowest, kFalse, kTrue };
+  size_t input = 0;  // of the program
+  By by = By::kInfinity;
 };
 std::optional<HidingInput> hiding_input(const Program& score);
 
@@ -41,8 +45,8 @@ struct KeyRange {
 class KeyRanges {
  public:
   explicit KeyRanges(int64_t keys = 0) : keys_(keys) {}  // all keys for all rows
-  // mask: broadcast to [batches, heads, queries, keys]. All keys for all rows where it has few
-  // keys, or not next to each other.
+  // mask: broadcast to [batches, heads, queries, keys]. All keys for all rows where it has fewer
+  // than 128 keys, or not next to each other. Ranges are multiples of 64 keys.
   KeyRanges(HidingInput::By by, const TensorView& mask);
 
   size_t bytes() const;  // of the ranges' memory
@@ -57,7 +61,7 @@ class KeyRanges {
   KeyRange find_row(const std::byte* row, const ReductionLoops& loops) const;
   bool has_visible(const std::byte* keys, int64_t count, const ReductionLoops& loops) const;
 
-  HidingInput::By by_ = HidingInput::By::kLowest;
+  HidingInput::By by_ = HidingInput::By::kInfinity;
   int64_t keys_ = 0;
   Dims rows_;  // batches, heads and queries, 1 where the mask is the same for all; empty: no ranges
 };
