@@ -356,5 +356,29 @@ TEST(Resize, ScalesOfPyTorchAlignTheCorners) {
                                               near(16 / 6.5), near(20 / 6.5), near(24 / 6.5)));
 }
 
+// Kernels need not subtract what is 0; constant scales give one constant.
+TEST(QLinearConv, ZeroPointsOfZeroAreLeftOut) {
+  const auto conv = [](int zero_of_x, int zero_of_w) {
+    ModelBuilder m(20);
+    m.input("x", {"1", "2", "3", "3"}, anneal_onnx::TensorProto::UINT8).output("y");
+    m.floats("xs", {}, {0.5F}).floats("ws", {1}, {0.25F}).floats("ys", {}, {0.125F});
+    m.small_integers("xz", {}, anneal_onnx::TensorProto::UINT8, {zero_of_x});
+    m.small_integers("yz", {}, anneal_onnx::TensorProto::UINT8, {3});
+    m.small_integers("w", {1, 2, 1, 1}, anneal_onnx::TensorProto::INT8, {1, -2});
+    m.small_integers("wz", {1}, anneal_onnx::TensorProto::INT8, {zero_of_w});
+    m.node("QLinearConv", {"x", "xs", "xz", "w", "ws", "wz", "ys", "yz"}, {"y"}, "conv");
+    return import_bytes(m.bytes(), "").graph;
+  };
+  const auto inputs_of_conv = [](const Graph& graph) {
+    for (const LayerId id : graph.order())
+      if (std::holds_alternative<Conv>(graph.layer(id).op)) return graph.layer(id).inputs.size();
+    return size_t{0};
+  };
+  EXPECT_EQ(inputs_of_conv(conv(0, 0)), 2U);
+  EXPECT_EQ(inputs_of_conv(conv(9, 0)), 3U);
+  EXPECT_EQ(inputs_of_conv(conv(0, 1)), 4U);
+  EXPECT_THAT(to_string(conv(0, 0)), HasSubstr("\"conv/scale\" = "));
+}
+
 }  // namespace
 }  // namespace anneal
