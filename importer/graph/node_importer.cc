@@ -171,8 +171,8 @@ bool NodeImporter::import_outputs(const GraphProto& graph, Scope& scope) {
     const ScopedValue& known = with_context(
         [] { return "graph output"; },
         [&]() -> const ScopedValue& { return scope.use(output.name(), context_.unsupported); });
-    // Results of a body are taken by position; a caller of the main graph asks by name, so that an
-    // output that is listed twice is there once.
+    // Results of a body are taken by position. A caller of the main graph asks by name, which an
+    // output that is listed twice has once.
     std::string name = output.name();
     if (is_main && names.contains(name)) continue;
     for (int n = 2; !names.insert(name).second; ++n) name = fmt::format("{}.{}", output.name(), n);

@@ -29,11 +29,11 @@ struct CachedRows {
   ValueId present = ValueId::kNone;  // for the next call
 };
 
-// How a cache stores keys or values: as they are, or as integers times scales. Integers of 4 bits
+// How a cache stores keys or values: as floats, or as integers times scales. Integers of 4 bits
 // have 8 added, and two share a byte, the first in its low bits.
 class CacheCodes {
  public:
-  CacheCodes() = default;  // as they are
+  CacheCodes() = default;  // floats
   // bits: 8 or 4. scale: f32, one number, or heads * width of them, of any shape. Fails if the
   // columns of a row do not fill whole bytes.
   CacheCodes(Node& node, int bits, ValueId scale, int64_t heads, Size width, std::string name);

@@ -23,8 +23,8 @@ struct FewRowsOperands {
 struct FewRowsProduct {
   // Whether b can be read where it lies: its columns, or its rows, are adjacent elements, of which
   // there are enough for a vector; and whether that is faster than to pack it. More rows pay where
-  // b stays in the second-level cache. Or whether b has so few columns that a row of a by each of
-  // them is faster.
+  // b stays in the second-level cache. Or whether b has few columns, and the
+  // products of each row of a by each column are faster.
   static bool takes(const FewRowsOperands& operands);
 
   FewRows loops;

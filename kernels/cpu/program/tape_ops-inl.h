@@ -13,7 +13,7 @@ namespace anneal::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Lanes of 4 bytes: whether a shift by so many bits leaves some, and the bits that shifts read.
+// Lanes of 4 bytes: whether a shift by `bits` leaves any, and the part of `bits` that it reads.
 template <class D, class V>
 HWY_INLINE hn::Mask<D> shifts_within(D d, V bits) {
   return hn::Eq(hn::And(bits, hn::Set(d, ~hn::TFromD<D>{31})), hn::Zero(d));

@@ -201,7 +201,7 @@ class SimdReduce final : public Kernel {
     const int64_t count = count_of(p, block), elements = p.fold.group_size();
     if (!p.fold.has_one_block()) return false;
     const int64_t group = block / p.column_blocks, first = first_of(p, block);
-    std::optional<RegisterEpilogue> direct;  // where results are stored as they are
+    std::optional<RegisterEpilogue> direct;  // the output, if results need no epilogue
     if (epilogue_.is_copy())
       direct = epilogue_.finish([](DataType storage) { return storage == DataType::kF32; }, p.space,
                                 args, group, first);
