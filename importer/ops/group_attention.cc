@@ -109,9 +109,15 @@ class GroupAttentionImporter {
       if (!node_.has_input(scale))
         node_.invalid(fmt::format("a quantized cache without the scale of the {}", name));
       node_.dtype(scale, {DataType::kF32});
-      CacheCodes made(node_, static_cast<int>(bits), node_.input(scale), key_heads_,
-                      shape_of(node_, past == kPastKey ? key_ : value_)[3], name);
-      if (node_.has_input(past)) node_.dtype(past, {made.dtype()});
+      const Size width = shape_of(node_, past == kPastKey ? key_ : value_)[3];
+      CacheCodes made(node_, static_cast<int>(bits), node_.input(scale), key_heads_, width, name);
+      if (!node_.has_input(past)) return made;
+      node_.dtype(past, {made.dtype()});
+      const int64_t bytes = width.value() * bits / 8;
+      const Shape& shape = node_.shape(past);
+      const bool fits =
+          shape.rank() == 4 && (shape[3].known() ? shape[3] == Size(bytes) : bits == 8);
+      if (!fits) node_.invalid(fmt::format("past {} whose rows are not {} bytes", name, bytes));
       return made;
     };
     return {codes(kPastKey, kKeyScale, "keys"), codes(kPastValue, kValueScale, "values")};

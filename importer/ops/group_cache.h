@@ -34,7 +34,7 @@ struct CachedRows {
 class CacheCodes {
  public:
   CacheCodes() = default;  // floats
-  // bits: 8 or 4. scale: f32, one number, or heads * width of them, of any shape. Fails if the
+  // bits: 8 or 4. scale: f32, one number or heads * width numbers, in any shape. Fails if the
   // columns of a row do not fill whole bytes.
   CacheCodes(Node& node, int bits, ValueId scale, int64_t heads, Size width, std::string name);
 

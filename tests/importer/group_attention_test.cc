@@ -503,6 +503,17 @@ TEST(GroupQueryAttention, QuantizedCachesThatAreNotTaken) {
   };
   EXPECT_THAT(error(2, "PER_TENSOR", 1), HasSubstr("a cache of 2 bits"));
   EXPECT_THAT(error(4, "PER_TENSOR", 1), HasSubstr("i8"));
+  EXPECT_THAT(error_of([] {
+                values_of(with_past(5), [](ModelBuilder& m) {
+                  m.floats("s", {}, {1});
+                  m.small_integers("half", {1, 2, 5, 2}, TensorProto::INT8, std::vector<int>(20));
+                  auto& node = group_attention(
+                      m, {"q", "k", "v", "half", "half", "", "", "", "", "", "s", "s"}, {7}, 8);
+                  set(node, "k_quant_type", "PER_TENSOR");
+                  set(node, "v_quant_type", "PER_TENSOR");
+                });
+              }),
+              HasSubstr("past keys whose rows are not 4 bytes"));
   EXPECT_THAT(error(8, "NONE", 1), HasSubstr("k_quant_type or v_quant_type is NONE"));
   EXPECT_THAT(error(8, "PER_TENSOR", 4), HasSubstr("nor one for each of 2 x 4 columns"));
   EXPECT_THAT(error(8, "PER_TENSOR", 1, ""), HasSubstr("without the scale of the values"));

@@ -22,9 +22,10 @@ StartOffsets::StartOffsets(const Request& request) {
     return;
   auto cut = cut_sum_offset(request.epilogues[0]);
   if (!cut) return;
-  const Operand& integers =
-      request.inputs[static_cast<size_t>(request.op_input_count) + cut->input - 1];
-  if (integers.constant == nullptr ||
+  const size_t place = static_cast<size_t>(request.op_input_count) + cut->input - 1;
+  if (place >= request.inputs.size()) return;
+  const Operand& integers = request.inputs[place];
+  if (integers.constant == nullptr || integers.constant->dtype() != DataType::kI32 ||
       !is_of_channels(integers.constant->dims(), w.constant->dims()[0],
                       w.constant->dims().rank() - 2))
     return;

@@ -218,7 +218,7 @@ class ColumnsTranspose final : public Kernel {
 };
 
 KernelResult make_columns(const ConvTranspose& op, const Request& request) {
-  constexpr int64_t kFewOutputs = 8, kMostPhases = 64, kMostMet = 8;
+  constexpr int64_t kFewOutputs = 8, kMostPhases = 64, kMostMet = 8, kMostStride = 1 << 16;
   if (request.inputs[0].type.dtype != DataType::kF32) return refuse("only f32");
   const Tensor* const w = request.inputs[1].constant;
   if (w == nullptr || w->dtype() != DataType::kF32) return refuse("weights that are not constant");
@@ -228,6 +228,7 @@ KernelResult make_columns(const ConvTranspose& op, const Request& request) {
   if (count(dims) == 0) return refuse("nothing to compute");
   int64_t phases = 1, met = 1;  // inputs that an output meets
   for (size_t axis = 0; axis < op.strides.size(); ++axis) {
+    if (op.strides[axis] > kMostStride) return refuse("a stride of more than 65536");
     phases *= op.strides[axis];
     met *= ceil_div(dims[static_cast<int>(axis) + 2], op.strides[axis]);
   }

@@ -70,7 +70,10 @@ class ScoreReader {
   std::span<const Instruction> code_;
 };
 
-std::optional<HidingInput> hides(const ScoreReader& score, size_t reg) {
+// depth: of sums, each of which may be visited twice as often as the one around it.
+std::optional<HidingInput> hides(const ScoreReader& score, size_t reg, int depth = 0) {
+  constexpr int kMostDepth = 8;
+  if (depth > kMostDepth) return std::nullopt;
   using By = HidingInput::By;
   switch (score.at(reg).opcode) {
     case Opcode::kInput:
@@ -79,9 +82,9 @@ std::optional<HidingInput> hides(const ScoreReader& score, size_t reg) {
       return std::nullopt;
     case Opcode::kAdd: {
       const size_t left = score.operand(reg, 0), right = score.operand(reg, 1);
-      auto found = hides(score, left);
+      auto found = hides(score, left, depth + 1);
       const size_t other = found ? right : left;
-      if (!found) found = hides(score, right);
+      if (!found) found = hides(score, right, depth + 1);
       if (found && found->by == By::kInfinity && score.scale(other)) found->by = By::kLowest;
       return found;
     }
@@ -89,7 +92,7 @@ std::optional<HidingInput> hides(const ScoreReader& score, size_t reg) {
       size_t condition = score.operand(reg, 0);
       const size_t if_true = score.operand(reg, 1), if_false = score.operand(reg, 2);
       if (const auto mask = score.mask_of(if_true, DataType::kF32))
-        return score.keeps_hidden(reg, *mask) ? hides(score, if_false) : std::nullopt;
+        return score.keeps_hidden(reg, *mask) ? hides(score, if_false, depth + 1) : std::nullopt;
       bool is_negated = false;
       if (score.at(condition).opcode == Opcode::kNot)
         condition = score.operand(condition, 0), is_negated = true;
