@@ -33,6 +33,7 @@
   X(simd_norm)                      \
   X(simd_reduce)                    \
   X(arg_reduce)                     \
+  X(cumulative)                     \
   X(topk)                           \
   X(decision_trees)                 \
   X(recurrent)                      \
