@@ -18,8 +18,7 @@ struct PreparedNorm final : PreparedKernel {
   ReductionInput::Space map;
   int64_t block_columns = ReductionSpace::kColumns, column_blocks = 1;
   bool joined = true;  // columns of several groups are one axis of the epilogue's space
-  int64_t batch = 1;   // groups of one item
-  std::optional<int64_t> x_stride, y_stride;  // of groups that are read or written in place
+  std::optional<int64_t> x_stride, y_stride;  // of groups() and of groups written in place
 };
 
 // With axis `axis` and the one before it as one; false if they are not one in memory.
@@ -101,12 +100,7 @@ class NormKernel final : public Kernel {
     p.space = epilogue_.space(inputs, outputs, axes);
     if (count(outputs[0].dims) == 0) return made;
     p.column_blocks = ceil_div(p.fold.columns(), p.block_columns);
-    const bool short_rows = p.fold.column_axis() < 0 && folded.rank() == 1;
-    if (short_rows)
-      p.batch = std::max<int64_t>(ReductionSpace::kBlock / 2 / p.fold.group_size(), 1);
-    if (!map_ && !recipe_.log && inputs[0].dtype == DataType::kF32 &&
-        p.fold.group_size() <= ReductionSpace::kBlock)
-      p.x_stride = p.fold.row_stride(inputs[0]);
+    p.x_stride = p.fold.group_stride(map_ ? nullptr : &inputs[0]);
     if (epilogue_.is_copy() && outputs[0].dtype == DataType::kF32)
       p.y_stride = p.fold.row_stride(outputs[0]);
     p.workspace_bytes = part_bytes() * static_cast<size_t>(threads);
@@ -130,10 +124,9 @@ class NormKernel final : public Kernel {
     }
     args.team.for_ranges(p.fold.groups(), grain, [&](int64_t begin, int64_t end) {
       std::byte* const part = part_of(args.team, args.workspace, part_bytes());
-      if (p.x_stride) return rows_in_place(p, args, begin, end, part);
       with_source(p, args, part, [&](const ReductionSpace::Source& source) {
-        for (int64_t group = begin; group < end; group += p.batch)
-          rows(p, args, group, std::min(group + p.batch, end), part, source);
+        if (p.x_stride) return groups(p, args, begin, end, part, source);
+        for (int64_t group = begin; group < end; ++group) rows(p, args, group, part, source);
       });
     });
   }
@@ -204,66 +197,57 @@ class NormKernel final : public Kernel {
     return near + total / static_cast<double>(p.fold.group_size());
   }
 
-  void rows_in_place(const PreparedNorm& p, const LaunchArgs& args, int64_t begin, int64_t end,
-                     std::byte* part) const {
+  // As rows(), for small groups.
+  void groups(const PreparedNorm& p, const LaunchArgs& args, int64_t begin, int64_t end,
+              std::byte* part, const ReductionSpace::Source& source) const {
     auto& memory = *reinterpret_cast<NormWorkspace*>(part);
     NormRows rows{.n = p.fold.group_size(),
-                  .x_stride = *p.x_stride,
                   .is_softmax = recipe_.softmax,
+                  .is_log = recipe_.log,
                   .subtract_mean = recipe_.subtract_mean,
                   .epsilon = recipe_.epsilon};
     rows.out_stride = p.y_stride.value_or(rows.n);
-    const int64_t step = p.y_stride ? end - begin : p.batch;
-    for (int64_t first = begin; first < end; first += step) {
-      rows.x = args.inputs[0].as<const float>() + first * rows.x_stride;
-      rows.out = p.y_stride ? args.outputs[0].as<float>() + first * *p.y_stride : memory.output;
-      rows.rows = std::min(step, end - first);
-      loops_.norm_rows(rows);
-      if (p.y_stride) continue;
-      epilogue_.run(p.space, args, {memory.output, rows.n}, {first, rows.rows, 0, rows.n},
-                    tape_scratch(part));
-    }
+    const int64_t width = p.fold.last_size(), rows_of_group = rows.n / width;
+    p.fold.for_groups(
+        source, *p.x_stride, begin, end,
+        [&](const float* x, int64_t first, int64_t last, int64_t stride) {
+          const int64_t step = p.y_stride ? last - first : p.fold.groups_of_block();
+          rows.x_stride = stride;
+          for (int64_t group = first; group < last; group += step) {
+            rows.x = x + (group - first) * stride;
+            rows.out =
+                p.y_stride ? args.outputs[0].as<float>() + group * *p.y_stride : memory.output;
+            rows.rows = std::min(step, last - group);
+            loops_.norm_rows(rows);
+            if (p.y_stride) continue;
+            epilogue_.run(p.space, args, {memory.output, width},
+                          {group * rows_of_group, rows.rows * rows_of_group, 0, width},
+                          tape_scratch(part));
+          }
+        });
   }
 
-  void rows(const PreparedNorm& p, const LaunchArgs& args, int64_t first, int64_t end,
-            std::byte* part, const ReductionSpace::Source& source) const {
-    auto& memory = *reinterpret_cast<NormWorkspace*>(part);
+  void rows(const PreparedNorm& p, const LaunchArgs& args, int64_t group, std::byte* part,
+            const ReductionSpace::Source& source) const {
+    float* const out = reinterpret_cast<NormWorkspace*>(part)->output;
     const int64_t elements = p.fold.group_size();
     const int64_t width = p.fold.last_size(), rows_of_group = elements / width;
-    for (int64_t group = first; group < end; ++group) {
-      double start = 0;
-      if (recipe_.softmax) {
-        start = reduce_group(p, source, group, Reduction::kMax, 0);
-      } else if (recipe_.subtract_mean) {
-        start = mean_of(p, source, group);
-      }
-      const auto shift = static_cast<float>(start);
-      float* const out = p.batch > 1 ? memory.output + (group - first) * elements : memory.output;
-      if (recipe_.map() == Map::kExp && rows_of_group == 1 && elements <= ReductionSpace::kBlock) {
-        double sum = 0;
-        p.fold.for_rows(source, group, [&](const float* x, int64_t, int64_t, int64_t) {
-          sum = loops_.exp_row(x, elements, shift, 1, out);
-        });
-        loops_.map_row(Map::kAffine, out, elements, 0, static_cast<float>(1 / sum), 0, out);
-        if (p.batch == 1)
-          epilogue_.run(p.space, args, {out, width}, {group, 1, 0, width}, tape_scratch(part));
-        continue;
-      }
-      const Reduction second = recipe_.softmax ? Reduction::kExp : Reduction::kSquares;
-      const AffineNumbers n =
-          numbers(start, reduce_group(p, source, group, second, shift), elements);
-      p.fold.for_rows(
-          source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t element) {
-            loops_.map_row(recipe_.map(), x, rows * columns, n.shift, n.scale, n.offset, out);
-            if (p.batch > 1) return;
-            epilogue_.run(p.space, args, {out, columns},
-                          {group * rows_of_group + element / width, rows, element % width, columns},
-                          tape_scratch(part));
-          });
+    double start = 0;
+    if (recipe_.softmax) {
+      start = reduce_group(p, source, group, Reduction::kMax, 0);
+    } else if (recipe_.subtract_mean) {
+      start = mean_of(p, source, group);
     }
-    if (p.batch > 1)
-      epilogue_.run(p.space, args, {memory.output, width}, {first, end - first, 0, width},
-                    tape_scratch(part));
+    const auto shift = static_cast<float>(start);
+    const Reduction second = recipe_.softmax ? Reduction::kExp : Reduction::kSquares;
+    const AffineNumbers n = numbers(start, reduce_group(p, source, group, second, shift), elements);
+    p.fold.for_rows(
+        source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t element) {
+          loops_.map_row(recipe_.map(), x, rows * columns, n.shift, n.scale, n.offset, out);
+          epilogue_.run(p.space, args, {out, columns},
+                        {group * rows_of_group + element / width, rows, element % width, columns},
+                        tape_scratch(part));
+        });
   }
 
   // Leaves a result for each column in memory.totals.

@@ -15,6 +15,7 @@ struct PreparedReduce final : PreparedKernel {
   TapeSpace space;
   ReductionSpace fold;
   ReductionInput::Space map;
+  std::optional<int64_t> group_stride;
   int64_t column_blocks = 1;
   // In which the elements of a block of columns are folded before their totals are. How many is up
   // to the shape of a group alone, so that neither the team nor the batch changes results.
@@ -68,6 +69,7 @@ class SimdReduce final : public Kernel {
     if (p.fold.column_axis() >= 0) axes.columns = static_cast<int>(of_output(p.fold.column_axis()));
     p.space = epilogue_.space(inputs, outputs, axes);
     if (count(outputs[0].dims) == 0) return made;
+    p.group_stride = p.fold.group_stride(map_ ? nullptr : &inputs[0]);
     p.column_blocks = ceil_div(p.fold.columns(), ReductionSpace::kColumns);
     if (p.fold.column_axis() >= 0 && !map_)
       p.slices = slices_of(p.fold.group_size(), p.fold.columns(), p.column_blocks);
@@ -141,6 +143,16 @@ class SimdReduce final : public Kernel {
             std::byte* part) const {
     auto& memory = *reinterpret_cast<ReduceWorkspace*>(part);
     with_source(p, args, part, [&](const ReductionSpace::Source& source) {
+      if (p.group_stride) {
+        const int64_t n = p.fold.group_size();
+        p.fold.for_groups(source, *p.group_stride, first, end,
+                          [&](const float* x, int64_t begin, int64_t last, int64_t stride) {
+                            loops_.rows(fold(), x, last - begin, n, stride,
+                                        memory.totals + (begin - first));
+                          });
+        for (int64_t i = 0; i < end - first; ++i) memory.part[i] = result(memory.totals[i], n);
+        return;
+      }
       for (int64_t group = first; group < end; ++group) {
         double total = start_of(fold());
         p.fold.for_rows(source, group, [&](const float* x, int64_t rows, int64_t columns, int64_t) {

@@ -93,4 +93,9 @@ std::optional<int64_t> ReductionSpace::row_stride(const TensorView& view) const 
   return result.value_or(0);
 }
 
+std::optional<int64_t> ReductionSpace::group_stride(const TensorView* x) const {
+  if (column_axis_ >= 0 || group_size_ == 0 || group_size_ > kBlock) return std::nullopt;
+  return x == nullptr ? group_size_ : row_stride(*x);
+}
+
 }  // namespace anneal::cpu

@@ -65,6 +65,15 @@ class ReductionSpace {
   // number of their first element. A block has several rows only if it has all columns.
   template <class F>
   void for_rows(const Source& source, int64_t group, const F& f) const;
+  // From group to group, if for_groups() visits them: groups without a column axis of at most
+  // kBlock elements, which are rows of x that lie evenly, or which are made (x is null).
+  std::optional<int64_t> group_stride(const TensorView* x) const;
+  // f(x, begin, end, stride): the groups [begin, end), each dense, `stride` apart.
+  template <class F>
+  void for_groups(const Source& source, int64_t group_stride, int64_t begin, int64_t end,
+                  const F& f) const;
+  // Groups that fill half a block, so that what is made of them is in the cache as well.
+  int64_t groups_of_block() const { return std::max<int64_t>(kBlock / 2 / group_size_, 1); }
   // Whether for_columns() visits one block.
   bool has_one_block() const {
     return group_size_ > 0 && group_size_ == folded_.size(0) &&
@@ -176,6 +185,27 @@ void ReductionSpace::for_rows(const Source& source, int64_t group, const F& f) c
           outer + row * width + column);
       }
     }
+  }
+}
+
+template <class F>
+void ReductionSpace::for_groups(const Source& source, int64_t group_stride, int64_t begin,
+                                int64_t end, const F& f) const {
+  const bool is_in_place = source.make == nullptr && source.x.dtype == DataType::kF32;
+  const int64_t step = is_in_place ? end - begin : groups_of_block();
+  for (int64_t first = begin; first < end; first += step) {
+    const int64_t last = std::min(first + step, end);
+    const std::byte* const data = at(source.x, first * group_stride);
+    if (is_in_place) return f(reinterpret_cast<const float*>(data), first, last, group_stride);
+    if (source.make != nullptr) {
+      const int64_t width = last_size(), rows = group_size_ / width;
+      (*source.make)(first * rows, (last - first) * rows, 0, width, source.buffer);
+    } else {
+      const TapePort port{const_cast<std::byte*>(data), 0, group_stride, 1};
+      source.load(source.x.dtype, port, reinterpret_cast<std::byte*>(source.buffer), group_size_,
+                  last - first, group_size_);
+    }
+    f(static_cast<const float*>(source.buffer), first, last, group_size_);
   }
 }
 

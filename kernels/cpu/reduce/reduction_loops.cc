@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "anneal/kernels/cpu/program/tape_math-inl.h"
 
@@ -76,20 +77,35 @@ HWY_INLINE void store_first(V v, int64_t count, float* out) {
 #endif
 }
 
-// Of all lanes.
+// Of all lanes. Those of the lower half are merged with those of the upper half, and so on.
+#if HWY_TARGET == HWY_SCALAR
 template <Reduction kFold>
 HWY_INLINE double across(V v) {
-  HWY_ALIGN float lanes[kLanes];
-  hn::Store(v, D(), lanes);
-  double parts[kLanes];
-  for (int64_t lane = 0; lane < kLanes; ++lane) parts[lane] = lanes[lane];
-#pragma GCC unroll 4
-  for (int64_t half = kLanes / 2; half > 0; half /= 2)
-#pragma GCC unroll 8
-    for (int64_t lane = 0; lane < half; ++lane)
-      parts[lane] = combined(kFold, parts[lane], parts[lane + half]);
-  return parts[0];
+  return hn::GetLane(v);
 }
+#else
+template <Reduction kFold, class W>
+HWY_INLINE double across(W v) {
+  const hn::DFromV<W> d;
+  if constexpr (hn::MaxLanes(hn::DFromV<W>()) == 1) {
+    return hn::GetLane(v);
+  } else {
+    const hn::Half<decltype(d)> half;
+    const auto a = hn::LowerHalf(half, v), b = hn::UpperHalf(half, v);
+    if constexpr (kFold == Reduction::kMax) {
+      return across<kFold>(max_nan(half, a, b));
+    } else if constexpr (kFold == Reduction::kMin) {
+      return across<kFold>(min_nan(half, a, b));
+    } else if constexpr (std::is_same_v<hn::TFromV<W>, float>) {
+      const hn::Rebind<double, decltype(half)> wide;
+      const auto of_a = hn::PromoteTo(wide, a), of_b = hn::PromoteTo(wide, b);
+      return across<kFold>(kFold == Reduction::kProd ? hn::Mul(of_a, of_b) : hn::Add(of_a, of_b));
+    } else {
+      return across<kFold>(kFold == Reduction::kProd ? hn::Mul(a, b) : hn::Add(a, b));
+    }
+  }
+}
+#endif
 
 template <Reduction kFold>
 double reduce_row(const float* x, int64_t n, float shift) {
@@ -360,6 +376,23 @@ void map_row(Map map, const float* x, int64_t n, float shift, float scale, float
   map_row_of<Map::kAffine>(x, n, shift, scale, offset, out);
 }
 
+void rows(Reduction fold, const float* x, int64_t rows, int64_t n, int64_t stride,
+          double* results) {
+  const auto by = [&](auto kind) {
+    for (int64_t i = 0; i < rows; ++i) results[i] = reduce_row<kind>(x + i * stride, n, 0);
+  };
+  switch (fold) {
+    case Reduction::kProd:
+      return by(std::integral_constant<Reduction, Reduction::kProd>());
+    case Reduction::kMax:
+      return by(std::integral_constant<Reduction, Reduction::kMax>());
+    case Reduction::kMin:
+      return by(std::integral_constant<Reduction, Reduction::kMin>());
+    default:
+      return by(std::integral_constant<Reduction, Reduction::kSum>());
+  }
+}
+
 // Softmax's exponentials are at most 1, since the largest element is the shift.
 void norm_rows(const NormRows& r) {
   const float* x = r.x;
@@ -367,6 +400,11 @@ void norm_rows(const NormRows& r) {
   for (int64_t row = 0; row < r.rows; ++row, x += r.x_stride, out += r.out_stride) {
     if (r.is_softmax) {
       const auto shift = static_cast<float>(reduce_row<Reduction::kMax>(x, r.n, 0));
+      if (r.is_log) {
+        const double sum = reduce_row<Reduction::kExp>(x, r.n, shift);
+        map_row_of<Map::kAffine>(x, r.n, shift, 1, static_cast<float>(-std::log(sum)), out);
+        continue;
+      }
       const double sum = exp_of_row<false>(x, r.n, shift, 1, out);
       map_row_of<Map::kAffine>(out, r.n, 0, static_cast<float>(1 / sum), 0, out);
       continue;
@@ -394,10 +432,10 @@ HWY_AFTER_NAMESPACE();
 namespace anneal::cpu {
 
 ReductionLoops reduction_loops(Isa isa) {
-  return {ANNEAL_BY_ISA(isa, row),      ANNEAL_BY_ISA(isa, columns),
-          ANNEAL_BY_ISA(isa, map_row),  ANNEAL_BY_ISA(isa, map_columns),
-          ANNEAL_BY_ISA(isa, exp_row),  ANNEAL_BY_ISA(isa, mask_row),
-          ANNEAL_BY_ISA(isa, norm_rows)};
+  return {ANNEAL_BY_ISA(isa, row),         ANNEAL_BY_ISA(isa, rows),
+          ANNEAL_BY_ISA(isa, columns),     ANNEAL_BY_ISA(isa, map_row),
+          ANNEAL_BY_ISA(isa, map_columns), ANNEAL_BY_ISA(isa, exp_row),
+          ANNEAL_BY_ISA(isa, mask_row),    ANNEAL_BY_ISA(isa, norm_rows)};
 }
 
 }  // namespace anneal::cpu

@@ -51,13 +51,16 @@ struct NormRows {
   float* out = nullptr;
   int64_t rows = 0, n = 0;
   int64_t x_stride = 0, out_stride = 0;  // from row to row
-  bool is_softmax = false, subtract_mean = true;
+  bool is_softmax = false, is_log = false, subtract_mean = true;
   float epsilon = 0;
 };
 
 struct ReductionLoops {
   // Of all n elements. REQUIRES: at most 2^16 of them, so that f32 holds their sum well
   double (*row)(Reduction fold, const float* x, int64_t n, float shift);
+  // Of each of `rows` rows, `stride` apart. REQUIRES: n as in row(); no fold that has a shift
+  void (*rows)(Reduction fold, const float* x, int64_t rows, int64_t n, int64_t stride,
+               double* results);
   // result[column] = of this column. REQUIRES: at most 256 rows
   void (*columns)(Reduction fold, const ReductionBlock& block, const float* shift, float* result);
   // out may be x.
