@@ -40,4 +40,22 @@ class BlendSum {
   float weights_[kMost];
 };
 
+// For n <= kMost channels: a vector would be mostly empty.
+class FewChannelsSum {
+ public:
+  static constexpr int64_t kMost = 4;
+  FewChannelsSum(int64_t n, float* out) : n_(n), out_(out) {}
+  void add(const float* source, float weight) {
+    for (int64_t i = 0; i < n_; ++i) sums_[i] += source[i] * weight;
+  }
+  void finish() {
+    for (int64_t i = 0; i < n_; ++i) out_[i] = sums_[i];
+  }
+
+ private:
+  int64_t n_;
+  float* out_;
+  float sums_[kMost] = {};
+};
+
 }  // namespace anneal::cpu

@@ -188,14 +188,37 @@ class NhwcGridSample final : public Sampled {
     std::array<GridAxisTaps, 3> of_axes;
     for (size_t axis = 0; axis < axes; ++axis) {
       const int64_t coordinate = at + static_cast<int64_t>(axes - 1 - axis) * step;
-      of_axes[axis] = GridSampler<float>(op_, p.x.size[3 - axes + axis])
-                          .taps(grid.as<const float>()[coordinate]);
+      GridSampler<float>(op_, p.x.size[3 - axes + axis])
+          .find_taps(grid.as<const float>()[coordinate], of_axes[axis]);
+    }
+    const auto of_image = std::span(of_axes).first(axes);
+    const auto strides = std::span(p.x.strides).last(axes);
+    if (p.x.channels <= FewChannelsSum::kMost) {
+      add_taps(of_image, strides, image, FewChannelsSum(p.x.channels, sums));
+    } else {
+      add_taps(of_image, strides, image, BlendSum(blend_, p.x.channels, sums));
+    }
+  }
+
+  template <class Sum>
+  static void add_taps(std::span<const GridAxisTaps> axes, std::span<const int64_t> strides,
+                       const float* image, Sum&& sum) {
+    if (axes.size() == 2) {
+      const GridAxisTaps &of_h = axes[0], &of_w = axes[1];
+      for (size_t w = 0; w < static_cast<size_t>(of_w.count); ++w) {
+        for (size_t h = 0; h < static_cast<size_t>(of_h.count); ++h) {
+          const double weight = of_h.weight[h] * of_w.weight[w];
+          if (of_h.position[h] < 0 || of_w.position[w] < 0 || weight == 0) continue;
+          sum.add(image + of_h.position[h] * strides[0] + of_w.position[w] * strides[1],
+                  static_cast<float>(weight));
+        }
+      }
+      return sum.finish();
     }
     GridTaps taps;
-    combine_taps(std::span(of_axes).first(axes), std::span(p.x.strides).last(axes), taps);
-    BlendSum sum(blend_, p.x.channels, sums);
+    combine_taps(axes, strides, taps);
     for (size_t i = 0; i < static_cast<size_t>(taps.count); ++i)
-      if (taps.weight[i] != 0)  // else the tap may lie outside
+      if (taps.weight[i] != 0)  // which it is outside
         sum.add(image + taps.offset[i], static_cast<float>(taps.weight[i]));
     sum.finish();
   }

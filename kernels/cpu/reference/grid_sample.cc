@@ -34,9 +34,9 @@ void grid_sample(const GridSample& op, const ReferenceArgs& args) {
             int64_t position = begin;
             walk.for_elements(begin, end, [&](const auto& at) {
               for (int axis = 0; axis < spatial; ++axis)
-                axes[static_cast<size_t>(axis)] =
-                    GridSampler<Coordinate>(op, x.dims[axis + 2])
-                        .taps(G::load(grid.data, at[0] + (spatial - 1 - axis) * step));
+                GridSampler<Coordinate>(op, x.dims[axis + 2])
+                    .find_taps(G::load(grid.data, at[0] + (spatial - 1 - axis) * step),
+                               axes[static_cast<size_t>(axis)]);
               combine_taps(std::span(axes).first(static_cast<size_t>(spatial)), strides, taps);
               const int64_t image = position++ / inner * x.strides[0];
               for (int64_t channel = 0; channel < channels; ++channel) {

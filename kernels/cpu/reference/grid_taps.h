@@ -24,8 +24,12 @@ struct GridTaps {
 // One axis of x at one position of the grid.
 struct GridAxisTaps {
   int count = 0;
-  std::array<int64_t, 4> position{};  // -1: outside, where x is taken as 0
-  std::array<double, 4> weight{};
+  std::array<int64_t, 4> position;  // -1: outside, where x is taken as 0
+  std::array<double, 4> weight;
+  void add(int64_t at, double by) {
+    position[static_cast<size_t>(count)] = at;
+    weight[static_cast<size_t>(count++)] = by;
+  }
 };
 
 // Mirrors a position at the borders until it lies between them.
@@ -53,7 +57,8 @@ class GridSampler {
 
   // coordinate: -1..1, which are the middles of the first and last element, or the outer edges of
   // both. NaN is taken as -1.
-  GridAxisTaps taps(T coordinate) const {
+  void find_taps(T coordinate, GridAxisTaps& taps) const {
+    taps.count = 0;
     if (std::isnan(coordinate)) coordinate = -1;
     T at = corners_ ? (coordinate + 1) / 2 * T(size_ - 1) : ((coordinate + 1) * T(size_) - 1) / 2;
     if (std::isnan(at)) at = low_;  // infinitely far in no length at all
@@ -67,14 +72,15 @@ class GridSampler {
         at = std::clamp(at, T(-4), T(size_) + 4);
       }
     }
-    if (mode_ == ResizeMode::kNearest) return {1, {element(static_cast<int64_t>(at))}, {1}};
+    if (mode_ == ResizeMode::kNearest) return taps.add(element(static_cast<int64_t>(at)), 1);
     const T base = std::floor(at);
     const double x = static_cast<double>(at - base);
     const auto first = static_cast<int64_t>(base);
-    if (mode_ == ResizeMode::kLinear) return {2, {element(first), element(first + 1)}, {1 - x, x}};
-    return {4,
-            {element(first - 1), element(first), element(first + 1), element(first + 2)},
-            {far(x + 1), near(x), near(1 - x), far(2 - x)}};
+    const bool is_cubic = mode_ == ResizeMode::kCubic;
+    if (is_cubic) taps.add(element(first - 1), far(x + 1));
+    taps.add(element(first), is_cubic ? near(x) : 1 - x);
+    taps.add(element(first + 1), is_cubic ? near(1 - x) : x);
+    if (is_cubic) taps.add(element(first + 2), far(2 - x));
   }
 
  private:
