@@ -76,8 +76,12 @@ def cases():
     yield "Softmax", [f32(196, 196, 4)], [], {"axis": 1}
     yield "Softmax", [f32(50_000, 4)], [], {"axis": -1}
     yield "LayerNormalization", [f32(3136, 96), f32(96), f32(96)], [], {}
+    for name in ("Softmax", "LogSoftmax"):
+        yield name, [f32(8192, 64)], [], {"axis": -1}
     for name in ("ReduceL2", "ReduceMax"):
         yield name, [f32(50_000, 3)], [numbers(-1)], {}
+    for name in ("ReduceL2", "ReduceMax", "ReduceMean"):
+        yield name, [f32(8192, 32)], [numbers(-1)], {}
     yield "LayerNormalization", [f32(*TOKENS), f32(768), f32(768)], [], {}
     yield "InstanceNormalization", [f32(*IMAGE), f32(64), f32(64)], [], {}
     yield "LRN", [f32(*IMAGE)], [], {"size": 5}
@@ -88,7 +92,8 @@ def cases():
     yield "ArgMax", [f32(128, 30_000)], [], {"axis": -1}
     yield "TopK", [f32(100, 10_000)], [numbers(10)], {"outputs": 2}
     yield "TopK", [f32(1, 100_000)], [numbers(1000)], {"outputs": 2}
-    yield "CumSum", [f32(128, 10_000)], [number(1, np.int64)], {}
+    for dims in ((128, 10_000), (16, 512, 64)):
+        yield "CumSum", [f32(*dims)], [number(1, np.int64)], {}
     yield "Transpose", [f32(1, 128, 12, 64)], [], {"perm": [0, 2, 1, 3]}
     yield "Transpose", [f32(*IMAGE)], [], {"perm": [0, 2, 3, 1]}
     yield "Concat", [f32(*IMAGE), f32(*IMAGE)], [], {"axis": 1}
@@ -116,7 +121,8 @@ def cases():
     for mode, scale in (("linear", 2), ("nearest", 2), ("cubic", 2)):
         yield "Resize", [f32(*IMAGE)], [NO_ROI, np.array([1, 1, scale, scale], np.float32)], {"mode": mode}
     yield "Resize", [f32(1, 3, 1080, 1920)], [NO_ROI, NO_ROI, numbers(1, 3, 224, 224)], {"mode": "linear"}
-    yield "GridSample", [f32(1, 32, 56, 56), random.uniform(-1, 1, (1, 56, 56, 2)).astype(np.float32)], [], {}
+    for channels, size in ((32, 56), (3, 256)):
+        yield "GridSample", [f32(1, channels, size, size), random.uniform(-1, 1, (1, size, size, 2)).astype(np.float32)], [], {}
     yield "RoiAlign", [f32(1, 256, 50, 50), boxes(100, 40), np.zeros(100, np.int64)], [], {
         "output_height": 7, "output_width": 7, "sampling_ratio": 2}
     yield "NonMaxSuppression", [boxes(2000, 100)[None], random.random((1, 20, 2000)).astype(np.float32)], [

@@ -454,11 +454,11 @@ bool is_static(const Plan& plan) {
 int64_t extent(const Dims& dims, const Dims& strides) {
   int64_t last = 0;
   bool empty = false;
+  if (std::ranges::any_of(dims.span(), [](int64_t size) { return size < 0; }))
+    fail(ErrorCode::kInvalidArgument,
+         fmt::format("dims {} have a negative size: an input is too small", to_string(dims)));
   for (int axis = 0; axis < dims.rank(); ++axis) {
     int64_t reach = 0;
-    if (dims[axis] < 0)
-      fail(ErrorCode::kInvalidArgument,
-           fmt::format("dims {} have a negative size: an input is too small", to_string(dims)));
     if (strides[axis] < 0 ||
         __builtin_mul_overflow(std::max<int64_t>(dims[axis] - 1, 0), strides[axis], &reach) ||
         __builtin_add_overflow(last, reach, &last) || last > int64_t{1} << 46)

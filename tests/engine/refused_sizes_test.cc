@@ -1,4 +1,4 @@
-// Sizes that a model wants to be equal: the run refuses others, and says which inputs gave them.
+// Sizes that a model cannot have: the run refuses them, and says which inputs gave them.
 #include <gmock/gmock.h>
 
 #include "anneal/importer/importer.h"
@@ -22,7 +22,7 @@ std::string error_for(ExecutionContext& context, const std::vector<Tensor>& inpu
   });
 }
 
-TEST(EqualSizes, ASizeThatFollowsFromALaterInput) {
+TEST(RefusedSizes, ASizeThatFollowsFromALaterInput) {
   ModelBuilder model;
   model.input("x", {"m"}).input("y", {"n"}).output("z");
   set(model.node("Concat", {"x", "x"}, {"a"}), "axis", int64_t{0});
@@ -39,7 +39,7 @@ TEST(EqualSizes, ASizeThatFollowsFromALaterInput) {
                 "6: n is 3 in input \"y\""));
 }
 
-TEST(EqualSizes, SizesThatNoSymbolSolves) {
+TEST(RefusedSizes, SizesThatNoSymbolSolves) {
   ModelBuilder model;
   model.input("x", {"1", "1", "s"}).output("z").floats("k", {1, 1, 3}, {1, 2, 3});
   auto& conv = model.node("Conv", {"x", "k"}, {"half"});
@@ -57,8 +57,21 @@ TEST(EqualSizes, SizesThatNoSymbolSolves) {
                 "and 5: s is 5 in input \"x\""));
 }
 
+// The output of the convolution has the channels beside each other, and so a negative stride too.
+TEST(RefusedSizes, AnInputSmallerThanTheWindow) {
+  ModelBuilder model;
+  model.input("x", {"1", "2", "s"}).output("z");
+  model.floats("k", {2, 2, 4}, std::vector<float>(16, 1));
+  model.node("Conv", {"x", "k"}, {"z"});
+  const auto engine = engine_of_model(model);
+  ExecutionContext context(engine);
+  EXPECT_EQ(run(context, *engine, {random_f32({1, 2, 4}, 1)}).at("z").size(), 2);
+  EXPECT_THAT(error_for(context, {random_f32({1, 2, 2}, 1)}),
+              HasSubstr("dims [1,2,-1] have a negative size: an input is too small"));
+}
+
 // Concat with itself and Slice: each level has the size before it several times.
-TEST(EqualSizes, AnExpressionBeyondTheLimitIsFoundByTheRun) {
+TEST(RefusedSizes, AnExpressionBeyondTheLimitIsFoundByTheRun) {
   ModelBuilder model;
   model.input("x", {"n"}).output("z");
   model.integers("first", {1}).integers("end", {100}).integers("axis", {0});
