@@ -429,5 +429,112 @@ TEST(RoundedRows, AreOnlyThoseThatMayBe) {
   EXPECT_FALSE(rounded_rows().exact) << "--exact leaves it out";
 }
 
+const KernelEntry& split_rows() { return *find_kernel(cpu_backend(), "cpu.matmul.split_rows"); }
+
+// Weights of 8 bits whose columns lie apart, also with scales that several groups of rows share.
+constexpr Weights kOfSplitRows[] = {
+    {.k = 512, .n = 45},
+    {.k = 96, .n = 131, .groups = 3, .zeros = Zeros::kAny},
+    {.k = 1296, .n = 35, .groups = 3, .per_column = false},
+    {.k = 272, .n = 64, .dtype = DataType::kU8, .zeros = Zeros::kMiddle},
+    {.k = 1120, .n = 17, .transposed = true},
+};
+
+// Sets one number of each 100 to a multiple of it: it costs others of its group digits.
+void make_outliers(Operands& operands, float factor) {
+  const Tensor& a = *operands.floats.inputs[0];
+  std::vector<float> numbers(a.as<float>().begin(), a.as<float>().end());
+  for (size_t i = 0; i < numbers.size(); i += 100) numbers[i] *= factor;
+  operands.floats.inputs[0] = operands.quantized.inputs[0] =
+      Tensor::of<float>(DataType::kF32, a.dims(), numbers);
+}
+
+// The product in f64, and how far off f32 may be: 2^-22 of the sum of all magnitudes, each taken as
+// the largest one of 256 rows of b around it.
+struct ExactProduct {
+  std::vector<double> sums, tolerances;
+};
+ExactProduct exact_product(const Weights& w, const Operands& operands, int64_t rows) {
+  const auto a = operands.floats.inputs[0]->as<float>();
+  const auto b = operands.floats.inputs[1]->as<float>();
+  ExactProduct product;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t n = 0; n < w.n; ++n) {
+      double sum = 0, magnitudes = 0;
+      for (int64_t k = 0; k < w.k; ++k) {
+        double most = 0;
+        for (int64_t i = std::max<int64_t>(k - 255, 0); i < std::min(k + 256, w.k); ++i)
+          most = std::max<double>(most, std::abs(a[static_cast<size_t>(row * w.k + i)]));
+        const double number = b[static_cast<size_t>(w.transposed ? n * w.k + k : k * w.n + n)];
+        sum += a[static_cast<size_t>(row * w.k + k)] * number;
+        magnitudes += most * std::abs(number);
+      }
+      product.sums.push_back(sum);
+      product.tolerances.push_back(std::ldexp(magnitudes, -22));
+    }
+  return product;
+}
+
+void expect_digits_of_f32(const Weights& weights, int64_t rows, float outliers) {
+  Operands operands = make(weights, rows);
+  make_outliers(operands, outliers);
+  const ExactProduct wanted = exact_product(weights, operands, rows);
+  std::vector<Tensor> first;
+  for (const std::string& target : targets_here())
+    for (const Placement placement : {Placement::kRowMajor, Placement::kPadded})
+      for (const int threads : {1, 2}) {
+        std::unique_ptr<Device> device = cpu_backend().open(target);
+        const RunResult got = run_layer(split_rows(), operands.quantized, *device,
+                                        {.placement = placement,
+                                         .threads = threads,
+                                         .constants = {1, 3, 4},
+                                         .ignore_speed_heuristics = true});
+        ASSERT_EQ(got.why_not, "");
+        if (first.empty()) first = got.outputs;
+        ASSERT_EQ(got.outputs, first) << target << ", " << threads << " threads";
+      }
+  const auto sums = first[0].as<float>();
+  ASSERT_EQ(sums.size(), wanted.sums.size());
+  for (size_t i = 0; i < sums.size(); ++i)
+    ASSERT_NEAR(sums[i], wanted.sums[i], wanted.tolerances[i]) << fmt::format(
+        "{} x {} in {} groups, {} rows, element {}", weights.k, weights.n, weights.groups, rows, i);
+}
+
+TEST(SplitRows, GiveTheDigitsOfF32OnEveryCpu) {
+  for (const Weights& weights : kOfRoundedRows) expect_digits_of_f32(weights, 3, 1);
+  for (const Weights& weights : kOfSplitRows)
+    for (const int64_t rows : {1, 2, 11, 23}) expect_digits_of_f32(weights, rows, 1);
+  expect_digits_of_f32(kOfRoundedRows[0], 2, 1e4F);
+  expect_digits_of_f32(kOfSplitRows[0], 2, 1e4F);
+}
+
+TEST(SplitRows, KeepWhatIsNotFinite) {
+  const Weights& weights = kOfRoundedRows[0];
+  Operands operands = make(weights, 3);
+  std::vector<float> rows(operands.floats.inputs[0]->as<float>().begin(),
+                          operands.floats.inputs[0]->as<float>().end());
+  rows[1024 + 100] = std::numeric_limits<float>::infinity();
+  std::fill(rows.begin() + 2048, rows.end(), 0.0F);
+  operands.quantized.inputs[0] = Tensor::of<float>(DataType::kF32, {3, 1024}, rows);
+  std::unique_ptr<Device> device = cpu_backend().open("cpu");
+  const RunResult got = run_layer(split_rows(), operands.quantized, *device,
+                                  {.constants = {1, 3, 4}, .ignore_speed_heuristics = true});
+  ASSERT_EQ(got.why_not, "");
+  const auto sums = got.outputs[0].as<float>();
+  for (size_t n = 0; n < 300; ++n) {
+    EXPECT_TRUE(std::isfinite(sums[n]));
+    EXPECT_TRUE(std::isnan(sums[300 + n]));
+    EXPECT_EQ(sums[600 + n], 0);
+  }
+}
+
+TEST(SplitRows, AreForVectorsThatMultiplyBytes) {
+  std::unique_ptr<Device> device = cpu_backend().open("cpu:avx2");
+  const Operands operands = make(kOfRoundedRows[0], 1);
+  EXPECT_EQ(run_layer(split_rows(), operands.quantized, *device, {.constants = {1, 3, 4}}).why_not,
+            "without VNNI f32 weights take less time");
+  EXPECT_FALSE(split_rows().exact) << "--exact leaves it out";
+}
+
 }  // namespace
 }  // namespace anneal::testing

@@ -35,6 +35,7 @@ Weights random_weights(const CodeLayout& layout, std::mt19937& random) {
   weights.layout.scale_factor = scale_factor_of(scales, layout.groups()).value();
   const CodeSource source{.codes = codes.data(),
                           .bits = layout.bits,
+                          .column_bytes = layout.k * layout.bits / 8,
                           .scales = scales.data(),
                           .zeros = layout.has_zeros ? zeros.data() : nullptr,
                           .factor_stride = layout.groups()};

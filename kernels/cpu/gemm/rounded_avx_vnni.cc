@@ -35,6 +35,9 @@ struct NarrowQuads {
   static HWY_INLINE Float load_halves(const std::byte* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  static HWY_INLINE Float load_floats(const std::byte* p) {
+    return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
+  }
   static HWY_INLINE void store(Float x, float* p) { _mm256_storeu_ps(p, x); }
   static HWY_INLINE Integer both(Integer a, Integer b) { return _mm256_and_si256(a, b); }
   static HWY_INLINE Integer shift_4(Integer a) { return _mm256_srli_epi32(a, 4); }

@@ -76,6 +76,9 @@ struct Pairs {
     return hn::PromoteTo(Floats(), hn::LoadU(hn::Rebind<hwy::float16_t, Floats>(),
                                              reinterpret_cast<const hwy::float16_t*>(p)));
   }
+  static HWY_INLINE Float load_floats(const std::byte* p) {
+    return hn::LoadU(Floats(), reinterpret_cast<const float*>(p));
+  }
   static HWY_INLINE void store(Float x, float* p) { hn::StoreU(x, Floats(), p); }
   static HWY_INLINE Integer both(Integer a, Integer b) { return hn::And(a, b); }
   static HWY_INLINE Integer shift_4(Integer a) { return hn::ShiftRight<4>(a); }
@@ -121,7 +124,24 @@ void round_one(const CodeLayout& layout, const float* row, const RoundedRow& to)
     to.sums[group] = hn::GetLane(hn::SumOfLanes(Integers(), sum));
   }
 }
+
+void rest_of_row(const CodeLayout& layout, const float* row, const RoundedRow& rounded,
+                 float* rest) {
+  const hn::Rebind<int8_t, Integers> bytes;
+  for (int64_t k = 0; k < layout.k; k += kLanes) {
+    const float scale = rounded.scales[k / layout.group] * layout.scale_factor;
+    const auto q =
+        hn::ConvertTo(Floats(), hn::PromoteTo(Integers(), hn::LoadU(bytes, rounded.q + k)));
+    hn::StoreU(hn::NegMulAdd(q, hn::Set(Floats(), scale), hn::LoadU(Floats(), row + k)), Floats(),
+               rest + k);
+  }
+}
 #else
+float packed_scale(const CodeLayout& layout, const std::byte* scales, int64_t i) {
+  if (layout.has_f32_scales) return reinterpret_cast<const float*>(scales)[i];
+  return to_f32(reinterpret_cast<const Float16*>(scales)[i]);
+}
+
 void dots(const RoundedBlock& block) {
   const CodeLayout& layout = *block.layout;
   constexpr int64_t kColumns = CodeLayout::kColumns;
@@ -140,12 +160,11 @@ void dots(const RoundedBlock& block) {
         }
         const int64_t of_group = row * layout.groups() + group;
         const int64_t factor = group * kColumns + column;
-        Float16 scale;
-        std::memcpy(&scale, panel + layout.scales_at() + factor * 2, sizeof scale);
+        const float scale = packed_scale(layout, panel + layout.scales_at(), factor);
         const int zero = layout.has_zeros ? std::to_integer<int>(panel[layout.zeros_at() + factor])
                                           : layout.zero;
         sum = std::fma(static_cast<float>(dot - zero * block.rows.sums[of_group]),
-                       to_f32(scale) * block.rows.scales[of_group], sum);
+                       scale * block.rows.scales[of_group], sum);
       }
       block.c[row * block.c_stride + n] = sum;
     }
@@ -171,6 +190,13 @@ void round_one(const CodeLayout& layout, const float* row, const RoundedRow& to)
     }
   }
 }
+
+void rest_of_row(const CodeLayout& layout, const float* row, const RoundedRow& rounded,
+                 float* rest) {
+  for (int64_t k = 0; k < layout.k; ++k)
+    rest[k] = std::fma(static_cast<float>(-rounded.q[k]),
+                       rounded.scales[k / layout.group] * layout.scale_factor, row[k]);
+}
 #endif
 
 }  // namespace anneal::cpu::HWY_NAMESPACE
@@ -184,8 +210,9 @@ HWY_AFTER_NAMESPACE();
 namespace anneal::cpu {
 
 std::string CodeLayout::form() const {
-  return fmt::format("{} bits: {}x{}, f16 scales{} of {}, {}", bits, k, n,
-                     has_zeros ? " and zero points" : "", group, scale_factor);
+  return fmt::format("{} bits: {}x{}, {} scales{} of {}, {}", bits, k, n,
+                     has_f32_scales ? "f32" : "f16", has_zeros ? " and zero points" : "", group,
+                     scale_factor);
 }
 
 namespace {
@@ -239,16 +266,20 @@ void pack_code_panel(const CodeLayout& layout, const CodeSource& source, int64_t
   const uint32_t sign = source.is_signed ? 0x80808080 : 0;
   // Of 2 bits without zero points: the difference of the middles.
   const uint32_t raise = source.bits == 2 && !layout.has_zeros ? 0x66666666 : 0;
-  for (int64_t column = 0; column < width; ++column) {
-    const uint8_t* from = source.codes + (first + column) * (layout.k * source.bits / 8);
-    const int64_t factor = (first + column) * source.factor_stride;
-    std::byte* out = to + column * 4;
-    for (int64_t k = 0; layout.bits == 8 && k < layout.k; k += 4, out += 64, from += 4) {
-      uint32_t codes;
-      std::memcpy(&codes, from, sizeof codes);
+  // Column by column within four rows, since rows may be what follows each other.
+  for (int64_t k = 0; layout.bits == 8 && k < layout.k; k += 4) {
+    for (int64_t column = 0; column < width; ++column) {
+      const uint8_t* const from =
+          source.codes + (first + column) * source.column_bytes + k * source.k_bytes;
+      uint32_t codes = 0;
+      for (int i = 0; i < 4; ++i) codes |= uint32_t{from[i * source.k_bytes]} << 8 * i;
       codes ^= sign;
-      std::memcpy(out, &codes, sizeof codes);
+      std::memcpy(to + k * CodeLayout::kColumns + column * 4, &codes, sizeof codes);
     }
+  }
+  for (int64_t column = 0; column < width; ++column) {
+    const uint8_t* from = source.codes + (first + column) * source.column_bytes;
+    std::byte* out = to + column * 4;
     for (int64_t k = 0; layout.bits == 4 && k < layout.k; k += 8, out += 64, from += step) {
       uint32_t codes;
       if (source.bits == 4)
@@ -260,16 +291,22 @@ void pack_code_panel(const CodeLayout& layout, const CodeSource& source, int64_t
     }
     for (int64_t group = 0; group < layout.groups(); ++group) {
       const int64_t at = group * CodeLayout::kColumns + column;
-      const Float16 scale = to_f16(source.scales[factor + group] * layout.scale_factor);
-      std::memcpy(to + layout.scales_at() + at * 2, &scale, sizeof scale);
+      const int64_t factor = (first + column) * source.factor_stride +
+                             group / source.groups_of_factor * source.group_stride;
+      const float scale = source.scales[factor] * layout.scale_factor;
+      const Float16 half = to_f16(scale);
+      if (layout.has_f32_scales)
+        std::memcpy(to + layout.scales_at() + at * 4, &scale, sizeof scale);
+      else
+        std::memcpy(to + layout.scales_at() + at * 2, &half, sizeof half);
       if (layout.has_zeros)
-        to[layout.zeros_at() + at] =
-            static_cast<std::byte>(source.zeros[factor + group] ^ (sign & 0xff));
+        to[layout.zeros_at() + at] = static_cast<std::byte>(source.zeros[factor] ^ (sign & 0xff));
     }
   }
 }
 
 RoundRow round_row(Isa isa) { return ANNEAL_BY_ISA(isa, round_one); }
+RoundingRest rounding_rest(Isa isa) { return ANNEAL_BY_ISA(isa, rest_of_row); }
 RoundedDots rounded_dots(Isa isa) {
   if (isa == Isa::kFull) return rounded_vnni;
   return isa == Isa::kAvx2 && has_avx_vnni() ? rounded_avx_vnni : ANNEAL_BY_ISA(isa, dots);

@@ -8,10 +8,13 @@
 //   codes of 4 bits, for each 8 of k: 64 bytes, four for each column; byte j of a column has code j
 //                    of the eight in its low half and code j + 4 in its high half
 //   codes of 8 bits, for each 4 of k: 64 bytes, four for each column
-//   for each group: 16 scales (f16), times the power of two by which the rows' scales are divided
+//   for each group: 16 scales, f32, or f16 times the power of two by which the rows' scales are
+//                    divided
 //   for each group: 16 zero points (u8), if the layout has them
 // The layout and the results are the same for every instruction set. Rounding scales to f16 changes
-// results far less than rounding rows to 8 bits, and saves half of their memory.
+// results far less than rounding rows to 8 bits, and saves half of their memory. Three rows of 8
+// bits, of a row, of what rounding it left and of what rounding that left, are within 2^-24 of the
+// largest number of a group, and want scales of f32.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -31,15 +34,15 @@ struct CodeLayout {
   static constexpr int64_t kMostGroup = 1 << 16;
   int64_t k = 0, n = 0, group = 0;  // group: a divisor of k
   int bits = 4;                     // of a code: 4 or 8
-  bool has_zeros = false;
-  int zero = 8;                                         // the zero point of all without has_zeros
-  float scale_factor = 1;                               // of the packed scales: a power of two
-  static constexpr int64_t kScaleBytes = kColumns * 2;  // of a group of a panel
+  bool has_zeros = false, has_f32_scales = false;
+  int zero = 8;            // the zero point of all without has_zeros
+  float scale_factor = 1;  // of the packed scales: a power of two
+  int64_t scale_bytes() const { return kColumns * (has_f32_scales ? 4 : 2); }  // of a group
   int64_t groups() const { return k / group; }
   int64_t panels() const { return ceil_div(n, kColumns); }
   int64_t code_bytes() const { return k * kColumns * bits / 8; }  // of a panel
   int64_t scales_at() const { return code_bytes(); }
-  int64_t zeros_at() const { return scales_at() + groups() * kScaleBytes; }
+  int64_t zeros_at() const { return scales_at() + groups() * scale_bytes(); }
   int64_t panel_bytes() const {
     return align_up(zeros_at() + (has_zeros ? groups() * kColumns : 0), 64);
   }
@@ -54,18 +57,22 @@ inline int64_t ahead_of(const CodeLayout& layout, int64_t at, int64_t part_bytes
   return distance + (at + distance >= part_bytes ? panels * layout.panel_bytes() - part_bytes : 0);
 }
 
-// Weights to pack: columns of k codes of 2, 4 or 8 bits, from the lowest bits of a byte on; scales
-// and zero points of a column lie factor_stride apart from those of the next one, and those of a
-// group follow each other; a stride of 0: one column for all. zeros: null without has_zeros; then
-// the zero point of 2 bits is 2, which becomes the 8 of the layout's 4 bits. Signed numbers of 8
-// bits become codes by 128 more, and so do their zero points.
+// Weights to pack: columns of codes of 2, 4 or 8 bits. Those of fewer than 8 bits follow each other
+// in a column, from the lowest bits of a byte on. zeros: null without has_zeros; then the zero
+// point of 2 bits is 2, which becomes the 8 of the layout's 4 bits. Signed numbers of 8 bits become
+// codes by 128 more, and so do their zero points.
 struct CodeSource {
   const uint8_t* codes = nullptr;
   int bits = 4;
   bool is_signed = false;
+  int64_t column_bytes = 0;  // from a column to the next one
+  int64_t k_bytes = 1;       // of 8 bits, from one code of a column to the next one
   const float* scales = nullptr;
   const uint8_t* zeros = nullptr;
-  int64_t factor_stride = 0;
+  int64_t factor_stride =
+      0;  // of scales and zero points, from a column to the next; 0: one for all
+  int64_t group_stride = 1;
+  int64_t groups_of_factor = 1;  // of the layout, which share a scale and a zero point
 };
 // CodeLayout::scale_factor for these scales, `groups` for each column. nullopt: one is not
 // finite, or the largest scales of two columns are too far apart for f16.
@@ -82,6 +89,10 @@ struct RoundedRow {
 };
 using RoundRow = void (*)(const CodeLayout& layout, const float* row, const RoundedRow& to);
 RoundRow round_row(Isa isa);
+// rest[i] = row[i] less what it became in `rounded`. May be the row.
+using RoundingRest = void (*)(const CodeLayout& layout, const float* row, const RoundedRow& rounded,
+                              float* rest);
+RoundingRest rounding_rest(Isa isa);
 
 struct RoundedBlock {
   const CodeLayout* layout = nullptr;

@@ -1,6 +1,8 @@
-// MatMul of f32 by integers of 2, 4 or 8 bits where the left side may be rounded
-// (MatMul::may_round_a):
-//   cpu.matmul.rounded_rows   rounds each row to 8 bits, group by group, and sums integers
+// MatMul of f32 by integers of 2, 4 or 8 bits, by sums of integers:
+//   cpu.matmul.rounded_rows   rounds each row to 8 bits, group by group, where the left side may be
+//                             rounded (MatMul::may_round_a)
+//   cpu.matmul.split_rows     splits each row into three of 8 bits, which together have the digits
+//                             of f32
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -30,10 +32,13 @@ struct PreparedRows final : PreparedKernel {
 
 class RoundedMatMul final : public Kernel {
  public:
+  // parts: rows of 8 bits for each row.
   RoundedMatMul(const Request& request, const CodeLayout& layout, const CodeSource& source,
-                Epilogues epilogues)
+                int64_t parts, Epilogues epilogues)
       : layout_(layout),
+        parts_(parts),
         round_(round_row(isa_of(request.device))),
+        rest_(rounding_rest(isa_of(request.device))),
         dots_(rounded_dots(isa_of(request.device))),
         epilogues_(std::move(epilogues)),
         packed_(pack(request, layout, source)) {}
@@ -41,7 +46,8 @@ class RoundedMatMul final : public Kernel {
   std::unique_ptr<PreparedKernel> prepare(std::span<const TensorView> inputs,
                                           std::span<const TensorView> outputs,
                                           int threads) const override {
-    constexpr int64_t kMostRows = 32, kMostPanels = 32, kItemsOfThread = 4;
+    constexpr int64_t kMostRoundedRows = 32, kMostPanels = 32, kItemsOfThread = 4;
+    const int64_t most_rows = kMostRoundedRows / parts_;
     const TensorView &a = inputs[0], &y = outputs[0];
     const int rank = y.dims.rank();
     TapeSpace::Axes axes{{}, rank - 1};
@@ -52,7 +58,7 @@ class RoundedMatMul final : public Kernel {
     p.row_strides = part(a.strides, 0, rank - 1);
     p.rows = count(p.row_dims);
     p.column_stride = a.strides[rank - 1];
-    p.row_blocks = ceil_div(p.rows, kMostRows);
+    p.row_blocks = ceil_div(p.rows, most_rows);
     if (p.rows == 0) return made;
     p.block_rows = ceil_div(p.rows, p.row_blocks);
     const int64_t wanted = ceil_div(threads * kItemsOfThread, p.row_blocks);
@@ -61,13 +67,14 @@ class RoundedMatMul final : public Kernel {
                          : std::clamp<int64_t>(layout_.panels() / wanted / 4 * 4, 4, kMostPanels);
     p.column_blocks = ceil_div(layout_.panels(), p.block_panels);
 
-    const auto rows = static_cast<size_t>(p.rows), groups = static_cast<size_t>(layout_.groups());
+    const auto rows = static_cast<size_t>(p.rows * parts_),
+               groups = static_cast<size_t>(layout_.groups());
     p.scales_at = cache_aligned(rows * static_cast<size_t>(layout_.k));
     p.sums_at = p.scales_at + cache_aligned(rows * groups * 4);
     p.parts_at = p.sums_at + cache_aligned(rows * groups * 4);
     const size_t results =
-        static_cast<size_t>(p.block_rows * p.block_panels * CodeLayout::kColumns) * 4;
-    // A row whose elements lie apart is gathered where results come later.
+        static_cast<size_t>(p.block_rows * parts_ * p.block_panels * CodeLayout::kColumns) * 4;
+    // A row whose elements lie apart, and what rounding leaves of one, is where results come later.
     p.tape_at = cache_aligned(std::max(results, static_cast<size_t>(layout_.k) * 4));
     p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
@@ -111,7 +118,28 @@ class RoundedMatMul final : public Kernel {
       for (int64_t k = 0; k < layout_.k; ++k) gathered[k] = from[k * p.column_stride];
       from = gathered;
     }
-    round_(layout_, from, rounded(p, args, row));
+    for (int64_t i = 0; i < parts_; ++i) {
+      const RoundedRow to = rounded(p, args, row * parts_ + i);
+      round_(layout_, from, to);
+      if (i + 1 == parts_) break;
+      auto* const rest = reinterpret_cast<float*>(memory);
+      rest_(layout_, from, to, rest);
+      from = rest;
+    }
+  }
+
+  // The sum of the parts of each row, the smallest first, where the results of the first rows were.
+  void add_parts(const RoundedBlock& block) const {
+    if (parts_ == 1) return;
+    for (int64_t row = 0; row < block.row_count / parts_; ++row) {
+      const float* const of_parts = block.c + row * parts_ * block.c_stride;
+      float* const to = block.c + row * block.c_stride;
+      for (int64_t n = 0; n < block.c_stride; ++n) {
+        float sum = of_parts[(parts_ - 1) * block.c_stride + n];
+        for (int64_t i = parts_ - 1; i-- > 0;) sum += of_parts[i * block.c_stride + n];
+        to[n] = sum;
+      }
+    }
   }
 
   void run_block(const PreparedRows& p, const LaunchArgs& args, int64_t item,
@@ -124,11 +152,12 @@ class RoundedMatMul final : public Kernel {
     const RoundedBlock block{.layout = &layout_,
                              .panel = packed_.bytes().data() + panel * layout_.panel_bytes(),
                              .panels = panels,
-                             .rows = rounded(p, args, row),
-                             .row_count = rows,
+                             .rows = rounded(p, args, row * parts_),
+                             .row_count = rows * parts_,
                              .c = reinterpret_cast<float*>(memory),
                              .c_stride = panels * CodeLayout::kColumns};
     dots_(block);
+    add_parts(block);
     const int64_t column = panel * CodeLayout::kColumns;
     epilogues_.run(p.spaces, args, {block.c, block.c_stride},
                    {row, rows, column, std::min(block.c_stride, layout_.n - column)},
@@ -136,7 +165,9 @@ class RoundedMatMul final : public Kernel {
   }
 
   CodeLayout layout_;
+  int64_t parts_;
   RoundRow round_;
+  RoundingRest rest_;
   RoundedDots dots_;
   Epilogues epilogues_;
   Tensor packed_;
@@ -151,8 +182,13 @@ std::optional<int> one_zero_point(const Request& request, bool is_signed) {
   return std::to_integer<int>(zeros.front()) ^ middle;
 }
 
+// The layout without scale_factor, for scales of each `group` of k, and where the weights are.
 // REQUIRES: codes and scales are constants, as MatMul has them
-CodeSource source_of(const MatMul& op, const Request& request) {
+struct CodedWeights {
+  CodeLayout layout;
+  CodeSource source;
+};
+CodedWeights weights_of(const MatMul& op, const Request& request) {
   const Tensor &codes = *request.inputs[1].constant, &scales = *request.inputs[4].constant;
   const auto bytes_of = [](const Tensor& tensor) {
     return reinterpret_cast<const uint8_t*>(tensor.bytes().data());
@@ -160,51 +196,81 @@ CodeSource source_of(const MatMul& op, const Request& request) {
   CodeSource source{.codes = bytes_of(codes),
                     .bits = bits_of(op.b_encoding),
                     .is_signed = codes.dtype() == DataType::kI8,
-                    .scales = scales.as<float>().data(),
-                    .factor_stride = scales.dims()[0] == 1 ? 0 : scales.dims()[1]};
+                    .scales = scales.as<float>().data()};
   if (request.inputs[3].present) source.zeros = bytes_of(*request.inputs[3].constant);
-  return source;
-}
-
-KernelResult make_rounded(const MatMul& op, const Request& request) {
-  if (!op.may_round_a) return refuse("the left side may not be rounded");
-  if (!has_integers(op.b_encoding) || request.op_input_count < 5 || !request.inputs[4].present)
-    return refuse("the weights are no integers with scales");
-  if (!op.transpose_b) return refuse("the codes of a column do not follow each other");
-  if (op.transpose_a) return refuse("a transposed left side");
-  if (request.inputs[0].type.dtype != DataType::kF32) return refuse("data that is not f32");
-  for (const size_t i : {1, 3, 4})
-    if (request.inputs[i].present && request.inputs[i].constant == nullptr)
-      return refuse("weights, zero points or scales that are not constant");
-  if (request.inputs[1].constant->count() == 0) return refuse("no weights");
-  CodeSource source = source_of(op, request);
-  const Dims &codes = request.inputs[1].constant->dims(),
-             &scales = request.inputs[4].constant->dims();
-  CodeLayout layout{.k = codes[1] * codes_in_byte(op.b_encoding),
-                    .n = codes[0],
+  const int of_column = op.transpose_b ? 0 : 1, along_k = 1 - of_column;  // axes
+  const auto stride = [&](const Tensor& tensor, int axis) {
+    return axis == 1 ? int64_t{1} : tensor.dims()[1];
+  };
+  source.column_bytes = stride(codes, of_column);
+  source.k_bytes = stride(codes, along_k);
+  source.factor_stride = scales.dims()[of_column] == 1 ? 0 : stride(scales, of_column);
+  source.group_stride = stride(scales, along_k);
+  CodeLayout layout{.k = codes.dims()[along_k] * codes_in_byte(op.b_encoding),
+                    .n = codes.dims()[of_column],
                     .bits = std::max(source.bits, 4)};
+  layout.group = layout.k / scales.dims()[along_k];
   if (source.bits == 8) {
     const std::optional<int> zero = one_zero_point(request, source.is_signed);
     if (zero) source.zeros = nullptr;
     layout.zero = zero.value_or(0);
   }
   layout.has_zeros = source.zeros != nullptr;
-  layout.group = layout.k / scales[1];
+  return {layout, source};
+}
+
+// For rows in `parts` parts. A large number costs the others of its group digits, so groups of
+// split rows are short, and several of them may share a scale.
+KernelResult make_kernel(const MatMul& op, const Request& request, int64_t parts) {
+  constexpr int64_t kMostSplitGroup = 256;
+  if (!has_integers(op.b_encoding) || request.op_input_count < 5 || !request.inputs[4].present)
+    return refuse("the weights are no integers with scales");
+  const bool is_split = parts > 1;
+  if (!op.transpose_b && !(is_split && op.b_encoding == WeightEncoding::kIntegers))
+    return refuse("the codes of a column do not follow each other");
+  if (op.transpose_a) return refuse("a transposed left side");
+  if (request.inputs[0].type.dtype != DataType::kF32) return refuse("data that is not f32");
+  for (const size_t i : {1, 3, 4})
+    if (request.inputs[i].present && request.inputs[i].constant == nullptr)
+      return refuse("weights, zero points or scales that are not constant");
+  if (request.inputs[1].constant->count() == 0) return refuse("no weights");
+  auto [layout, source] = weights_of(op, request);
   if (layout.group % CodeLayout::kLeastGroup != 0)
     return refuse("scales of groups that are no multiple of 16");
   if (layout.group > CodeLayout::kMostGroup) return refuse("sums that may overflow 32 bits");
-  const auto factor = scale_factor_of(request.inputs[4].constant->as<float>(), scales[1]);
-  if (!factor) return refuse("scales that f16 cannot hold");
-  layout.scale_factor = *factor;
-  if (isa_of(request.device) < Isa::kAvx2 && !request.ignore_speed_heuristics)
-    return refuse("without AVX2 f32 weights take less time");
+  layout.has_f32_scales = is_split;
+  if (is_split) {
+    const int64_t whole = layout.group;
+    layout.group = std::min(whole, kMostSplitGroup);
+    while (whole % layout.group != 0) layout.group -= CodeLayout::kLeastGroup;
+    source.groups_of_factor = whole / layout.group;
+  } else {
+    const auto factor =
+        scale_factor_of(request.inputs[4].constant->as<float>(), layout.k / layout.group);
+    if (!factor) return refuse("scales that f16 cannot hold");
+    layout.scale_factor = *factor;
+  }
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());
-  return std::make_unique<RoundedMatMul>(request, layout, source, std::move(*epilogues));
+  return std::make_unique<RoundedMatMul>(request, layout, source, parts, std::move(*epilogues));
+}
+
+KernelResult make_rounded(const MatMul& op, const Request& request) {
+  if (!op.may_round_a) return refuse("the left side may not be rounded");
+  if (isa_of(request.device) < Isa::kAvx2 && !request.ignore_speed_heuristics)
+    return refuse("without AVX2 f32 weights take less time");
+  return make_kernel(op, request, 1);
+}
+
+KernelResult make_split(const MatMul& op, const Request& request) {
+  if (isa_of(request.device) < Isa::kFull && !request.ignore_speed_heuristics)
+    return refuse("without VNNI f32 weights take less time");
+  return make_kernel(op, request, 3);
 }
 
 constexpr KernelEntry kEntries[] = {
     entry<MatMul, make_rounded>("cpu.matmul.rounded_rows", Layout::kRowMajor, false),
+    entry<MatMul, make_split>("cpu.matmul.split_rows", Layout::kRowMajor, false),
 };
 
 }  // namespace

@@ -54,7 +54,7 @@ void rounded_tile(const RoundedBlock& block, int64_t row, int64_t panel) {
   constexpr int kPanelVectors = static_cast<int>(CodeLayout::kColumns) / V::kLanes;
   constexpr int kVectors = kPanels * kPanelVectors;
   const CodeLayout& layout = *block.layout;
-  const int64_t groups = layout.groups();
+  const int64_t groups = layout.groups(), scale_bytes = layout.scale_bytes();
   const Integer halves = V::set(0x0F0F0F0F);
   const bool is_wide = layout.bits == 8;
   const std::byte* panels[kPanels];
@@ -113,16 +113,17 @@ void rounded_tile(const RoundedBlock& block, int64_t row, int64_t panel) {
             dots[r][v] = V::add(dots[r][v], V::whole(partial[r][v]));
         }
     }
-    const int64_t scales = group * CodeLayout::kScaleBytes;
+    const int64_t scales = group * scale_bytes;
     const int64_t scales_ahead =
-        ahead_of(layout, scales, groups * CodeLayout::kScaleBytes, kAheadOfScales, kPanels);
+        ahead_of(layout, scales, groups * scale_bytes, kAheadOfScales, kPanels);
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const std::byte* const at_panel = panels[v / kPanelVectors];
       const std::byte* const factors = at_panel + layout.scales_at() + scales;
       const int column = v % kPanelVectors * V::kLanes;
       if (column == 0) __builtin_prefetch(factors + scales_ahead);
-      const Float scale = V::load_halves(factors + column * 2);
+      const Float scale = layout.has_f32_scales ? V::load_floats(factors + column * 4)
+                                                : V::load_halves(factors + column * 2);
       if (layout.has_zeros) {
         const Integer zero =
             V::load_bytes(at_panel + layout.zeros_at() + group * CodeLayout::kColumns + column);

@@ -33,6 +33,7 @@ struct Quads {
   static HWY_INLINE Float load_halves(const std::byte* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
+  static HWY_INLINE Float load_floats(const std::byte* p) { return _mm512_loadu_ps(p); }
   static HWY_INLINE void store(Float x, float* p) { _mm512_storeu_ps(p, x); }
   static HWY_INLINE Integer both(Integer a, Integer b) { return _mm512_and_si512(a, b); }
   static HWY_INLINE Integer shift_4(Integer a) { return _mm512_srli_epi32(a, 4); }
