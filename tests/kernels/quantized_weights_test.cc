@@ -528,6 +528,27 @@ TEST(SplitRows, KeepWhatIsNotFinite) {
   }
 }
 
+// With one thread blocks of rows are rounded one by one, with five all rows before.
+TEST(SplitRows, AndRoundedOnesOfManyBlocksAreThoseOfAnyThreads) {
+  Operands operands = make(kOfRoundedRows[1], 150);
+  std::get<MatMul>(operands.quantized.op).may_round_a = true;
+  std::unique_ptr<Device> device = cpu_backend().open("cpu");
+  for (const KernelEntry& kernel : {rounded_rows(), split_rows()}) {
+    std::vector<Tensor> first;
+    for (const Placement placement : {Placement::kRowMajor, Placement::kReversed})
+      for (const int threads : {1, 5}) {
+        const RunResult got = run_layer(kernel, operands.quantized, *device,
+                                        {.placement = placement,
+                                         .threads = threads,
+                                         .constants = {1, 3, 4},
+                                         .ignore_speed_heuristics = true});
+        ASSERT_EQ(got.why_not, "");
+        if (first.empty()) first = got.outputs;
+        EXPECT_EQ(got.outputs, first) << kernel.name << ", " << threads << " threads";
+      }
+  }
+}
+
 TEST(SplitRows, AreForVectorsThatMultiplyBytes) {
   std::unique_ptr<Device> device = cpu_backend().open("cpu:avx2");
   const Operands operands = make(kOfRoundedRows[0], 1);

@@ -26,8 +26,12 @@ struct PreparedRows final : PreparedKernel {
   Dims row_dims, row_strides;  // of the left side
   int64_t rows = 0, column_stride = 1;
   int64_t block_rows = 1, block_panels = 1, row_blocks = 0, column_blocks = 0;
-  // Byte offsets: shared in the workspace, the others in a thread's part.
-  size_t scales_at = 0, sums_at = 0, parts_at = 0, part_bytes = 0, tape_at = 0;
+  // Whether each thread rounds the rows of its blocks: there are enough blocks of rows for all
+  // threads, and rounded rows need the memory of few. Else rows are rounded before, for all
+  // threads.
+  bool rounds_by_block = false;
+  // Byte offsets from where rounded rows are, of the threads' parts, and in a part.
+  size_t scales_at = 0, sums_at = 0, parts_at = 0, part_bytes = 0, results_at = 0, tape_at = 0;
 };
 
 class RoundedMatMul final : public Kernel {
@@ -67,15 +71,18 @@ class RoundedMatMul final : public Kernel {
                          : std::clamp<int64_t>(layout_.panels() / wanted / 4 * 4, 4, kMostPanels);
     p.column_blocks = ceil_div(layout_.panels(), p.block_panels);
 
-    const auto rows = static_cast<size_t>(p.rows * parts_),
-               groups = static_cast<size_t>(layout_.groups());
+    p.rounds_by_block = p.row_blocks >= threads * kItemsOfThread;
+    const auto rows = static_cast<size_t>((p.rounds_by_block ? p.block_rows : p.rows) * parts_);
+    const auto groups = static_cast<size_t>(layout_.groups());
     p.scales_at = cache_aligned(rows * static_cast<size_t>(layout_.k));
     p.sums_at = p.scales_at + cache_aligned(rows * groups * 4);
-    p.parts_at = p.sums_at + cache_aligned(rows * groups * 4);
+    const size_t rounded_bytes = p.sums_at + cache_aligned(rows * groups * 4);
+    p.parts_at = p.rounds_by_block ? 0 : rounded_bytes;
+    p.results_at = p.rounds_by_block ? rounded_bytes : 0;
     const size_t results =
         static_cast<size_t>(p.block_rows * parts_ * p.block_panels * CodeLayout::kColumns) * 4;
     // A row whose elements lie apart, and what rounding leaves of one, is where results come later.
-    p.tape_at = cache_aligned(std::max(results, static_cast<size_t>(layout_.k) * 4));
+    p.tape_at = p.results_at + cache_aligned(std::max(results, static_cast<size_t>(layout_.k) * 4));
     p.part_bytes = cache_aligned(p.tape_at + epilogues_.scratch_bytes());
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
     return made;
@@ -84,13 +91,27 @@ class RoundedMatMul final : public Kernel {
   void launch(const LaunchArgs& args) const override {
     const auto& p = static_cast<const PreparedRows&>(*args.prepared);
     if (p.rows == 0) return;
+    const auto part = [&] { return part_of(args.team, args.workspace + p.parts_at, p.part_bytes); };
+    if (p.rounds_by_block)
+      return args.team.for_ranges(p.row_blocks, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t block = begin; block < end; ++block) {
+          const int64_t row = block * p.block_rows;
+          const int64_t rows = std::min(p.block_rows, p.rows - row);
+          for (int64_t i = 0; i < rows; ++i)
+            round(p, args, row + i, held_rows(p, part(), i), part());
+          for (int64_t i = 0; i < p.column_blocks; ++i)
+            run_block(p, args, block, i, held_rows(p, part(), 0), part());
+        }
+      });
+    const auto held = [&](int64_t row) { return held_rows(p, args.workspace, row); };
     args.team.for_ranges(p.rows, 1, [&](int64_t begin, int64_t end) {
-      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
-      for (int64_t row = begin; row < end; ++row) round(p, args, row, part);
+      for (int64_t row = begin; row < end; ++row) round(p, args, row, held(row), part());
     });
     args.team.for_ranges(p.row_blocks * p.column_blocks, 1, [&](int64_t begin, int64_t end) {
-      std::byte* const part = part_of(args.team, args.workspace + p.parts_at, p.part_bytes);
-      for (int64_t item = begin; item < end; ++item) run_block(p, args, item, part);
+      for (int64_t item = begin; item < end; ++item) {
+        const int64_t block = item / p.column_blocks;
+        run_block(p, args, block, item % p.column_blocks, held(block * p.block_rows), part());
+      }
     });
   }
 
@@ -103,28 +124,29 @@ class RoundedMatMul final : public Kernel {
     return packed_constant(request, layout.form(), cache_aligned(layout.bytes()), fill);
   }
 
-  RoundedRow rounded(const PreparedRows& p, const LaunchArgs& args, int64_t row) const {
-    const int64_t groups = layout_.groups();
-    return {reinterpret_cast<int8_t*>(args.workspace) + row * layout_.k,
-            reinterpret_cast<float*>(args.workspace + p.scales_at) + row * groups,
-            reinterpret_cast<int32_t*>(args.workspace + p.sums_at) + row * groups};
+  // The first part of the row that is number `row` of those in this memory.
+  RoundedRow held_rows(const PreparedRows& p, std::byte* memory, int64_t row) const {
+    const int64_t first = row * parts_, groups = layout_.groups();
+    return {reinterpret_cast<int8_t*>(memory) + first * layout_.k,
+            reinterpret_cast<float*>(memory + p.scales_at) + first * groups,
+            reinterpret_cast<int32_t*>(memory + p.sums_at) + first * groups};
   }
 
-  void round(const PreparedRows& p, const LaunchArgs& args, int64_t row, std::byte* memory) const {
+  void round(const PreparedRows& p, const LaunchArgs& args, int64_t row, RoundedRow to,
+             std::byte* part) const {
+    auto* const memory = reinterpret_cast<float*>(part + p.results_at);
     const float* from =
         args.inputs[0].as<float>() + dot(coordinates(p.row_dims, row), p.row_strides);
     if (p.column_stride != 1) {
-      auto* const gathered = reinterpret_cast<float*>(memory);
-      for (int64_t k = 0; k < layout_.k; ++k) gathered[k] = from[k * p.column_stride];
-      from = gathered;
+      for (int64_t k = 0; k < layout_.k; ++k) memory[k] = from[k * p.column_stride];
+      from = memory;
     }
-    for (int64_t i = 0; i < parts_; ++i) {
-      const RoundedRow to = rounded(p, args, row * parts_ + i);
+    round_(layout_, from, to);
+    for (int64_t i = 1; i < parts_; ++i) {
+      rest_(layout_, from, to, memory);
+      from = memory;
+      to = {to.q + layout_.k, to.scales + layout_.groups(), to.sums + layout_.groups()};
       round_(layout_, from, to);
-      if (i + 1 == parts_) break;
-      auto* const rest = reinterpret_cast<float*>(memory);
-      rest_(layout_, from, to, rest);
-      from = rest;
     }
   }
 
@@ -142,26 +164,27 @@ class RoundedMatMul final : public Kernel {
     }
   }
 
-  void run_block(const PreparedRows& p, const LaunchArgs& args, int64_t item,
-                 std::byte* memory) const {
-    const int64_t row = item / p.column_blocks * p.block_rows;
+  // Some rows, of which rounded_rows is the first one, by some columns.
+  void run_block(const PreparedRows& p, const LaunchArgs& args, int64_t row_block,
+                 int64_t column_block, const RoundedRow& rounded_rows, std::byte* part) const {
+    const int64_t row = row_block * p.block_rows;
     const int64_t rows = std::min(p.block_rows, p.rows - row);
-    const int64_t panel = item % p.column_blocks * p.block_panels;
+    const int64_t panel = column_block * p.block_panels;
     const int64_t panels = std::min(p.block_panels, layout_.panels() - panel);
     if (rows <= 0) return;
     const RoundedBlock block{.layout = &layout_,
                              .panel = packed_.bytes().data() + panel * layout_.panel_bytes(),
                              .panels = panels,
-                             .rows = rounded(p, args, row * parts_),
+                             .rows = rounded_rows,
                              .row_count = rows * parts_,
-                             .c = reinterpret_cast<float*>(memory),
+                             .c = reinterpret_cast<float*>(part + p.results_at),
                              .c_stride = panels * CodeLayout::kColumns};
     dots_(block);
     add_parts(block);
     const int64_t column = panel * CodeLayout::kColumns;
     epilogues_.run(p.spaces, args, {block.c, block.c_stride},
                    {row, rows, column, std::min(block.c_stride, layout_.n - column)},
-                   memory + p.tape_at);
+                   part + p.tape_at);
   }
 
   CodeLayout layout_;
