@@ -1,4 +1,4 @@
-// Products of rounded rows by weights of 4 and 8 bits: each instruction set gives the same bits.
+// Products of rounded rows by weights of 2, 4 and 8 bits: each instruction set gives the same bits.
 #include "anneal/kernels/cpu/gemm/rounded_dots.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,6 @@ Weights random_weights(const CodeLayout& layout, std::mt19937& random) {
   Weights weights{layout, std::vector<std::byte>(layout.bytes())};
   weights.layout.scale_factor = scale_factor_of(scales, layout.groups()).value();
   const CodeSource source{.codes = codes.data(),
-                          .bits = layout.bits,
                           .column_bytes = layout.k * layout.bits / 8,
                           .scales = scales.data(),
                           .zeros = layout.has_zeros ? zeros.data() : nullptr,
@@ -123,8 +122,13 @@ TEST(RoundedDots, AreTheSameBitsForAllInstructionSets) {
     if (isa <= current_isa()) all.emplace_back(to_string(isa), rounded_dots(isa));
   if (has_avx_vnni()) all.emplace_back("avx-vnni", rounded_avx_vnni);
   std::mt19937 random(1);
-  for (const auto& [bits, has_zeros, zero] :
-       {std::tuple{4, false, 8}, {4, true, 8}, {8, false, 0}, {8, false, 131}, {8, true, 0}})
+  for (const auto& [bits, has_zeros, zero] : {std::tuple{2, false, 2},
+                                              {2, true, 0},
+                                              {4, false, 8},
+                                              {4, true, 8},
+                                              {8, false, 0},
+                                              {8, false, 131},
+                                              {8, true, 0}})
     for (const auto& [k, n, group] : {std::tuple<int64_t, int64_t, int64_t>{64, 16, 16},
                                       {96, 70, 32},
                                       {256, 33, 128},
@@ -156,7 +160,7 @@ TEST(RoundedDots, SumsOfExtremesDoNotOverflow) {
         const std::vector<uint8_t> codes(static_cast<size_t>(layout.n * layout.k), code);
         const float scale = 1;
         Weights weights{layout, std::vector<std::byte>(layout.bytes())};
-        pack_code_panel(layout, {.codes = codes.data(), .bits = 8, .scales = &scale}, 0,
+        pack_code_panel(layout, {.codes = codes.data(), .scales = &scale}, 0,
                         weights.panels.data());
         Rows rows{std::vector<int8_t>(static_cast<size_t>(layout.k), number), {1.0F}, {}};
         rows.sums = {static_cast<int32_t>(number * layout.k)};

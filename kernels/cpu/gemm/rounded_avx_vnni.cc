@@ -40,7 +40,10 @@ struct NarrowQuads {
   }
   static HWY_INLINE void store(Float x, float* p) { _mm256_storeu_ps(p, x); }
   static HWY_INLINE Integer both(Integer a, Integer b) { return _mm256_and_si256(a, b); }
-  static HWY_INLINE Integer shift_4(Integer a) { return _mm256_srli_epi32(a, 4); }
+  template <int kBits>
+  static HWY_INLINE Integer shift(Integer a) {
+    return _mm256_srli_epi32(a, kBits);
+  }
   static HWY_INLINE Integer subtract(Integer a, Integer b) { return _mm256_sub_epi32(a, b); }
   static HWY_INLINE Integer multiply(Integer a, Integer b) { return _mm256_mullo_epi32(a, b); }
   static HWY_INLINE Float multiply(Float a, Float b) { return _mm256_mul_ps(a, b); }

@@ -81,7 +81,10 @@ struct Pairs {
   }
   static HWY_INLINE void store(Float x, float* p) { hn::StoreU(x, Floats(), p); }
   static HWY_INLINE Integer both(Integer a, Integer b) { return hn::And(a, b); }
-  static HWY_INLINE Integer shift_4(Integer a) { return hn::ShiftRight<4>(a); }
+  template <int kBits>
+  static HWY_INLINE Integer shift(Integer a) {
+    return hn::ShiftRight<kBits>(a);
+  }
   static HWY_INLINE Integer add(Integer a, Integer b) { return hn::Add(a, b); }
   static HWY_INLINE Integer subtract(Integer a, Integer b) { return hn::Sub(a, b); }
   static HWY_INLINE Integer multiply(Integer a, Integer b) { return hn::Mul(a, b); }
@@ -153,9 +156,10 @@ void dots(const RoundedBlock& block) {
       for (int64_t group = 0; group < layout.groups(); ++group) {
         int32_t dot = 0;
         for (int64_t k = group * layout.group; k < (group + 1) * layout.group; ++k) {
-          const int64_t quad = layout.bits == 8 ? k / 4 : k / 8;
-          const auto byte = std::to_integer<int>(panel[quad * 64 + column * 4 + k % 4]);
-          const int code = layout.bits == 8 ? byte : byte >> k % 8 / 4 * 4 & 15;
+          const int64_t terms = 32 / layout.bits;  // in the four bytes of a column
+          const auto byte = std::to_integer<int>(panel[k / terms * 64 + column * 4 + k % 4]);
+          const int64_t shift = k % terms / 4 * layout.bits;
+          const int code = byte >> shift & ((1 << layout.bits) - 1);
           dot += block.rows.q[row * layout.k + k] * code;
         }
         const int64_t of_group = row * layout.groups() + group;
@@ -217,16 +221,14 @@ std::string CodeLayout::form() const {
 
 namespace {
 
-// The four numbers of 2 bits in a byte, as numbers of 4 bits.
-uint32_t widened(uint8_t codes) {
-  const uint32_t pairs = (codes | codes << 4) & 0x0f0fU;
-  return (pairs | pairs << 2) & 0x3333U;
-}
-
-// The four numbers of 4 bits in the low 16 bits, each in the low half of a byte.
-uint32_t spread(uint32_t halves) {
-  halves = (halves | halves << 8) & 0x00ff00ff;
-  return (halves | halves << 4) & 0x0f0f0f0f;
+// The four numbers of `bits` bits in the low bits, each in the low bits of a byte.
+uint32_t spread(uint32_t numbers, int bits) {
+  if (bits == 2) {
+    numbers = (numbers | numbers << 12) & 0x000f000f;
+    return (numbers | numbers << 6) & 0x03030303;
+  }
+  numbers = (numbers | numbers << 8) & 0x00ff00ff;
+  return (numbers | numbers << 4) & 0x0f0f0f0f;
 }
 
 }  // namespace
@@ -262,10 +264,7 @@ void pack_code_panel(const CodeLayout& layout, const CodeSource& source, int64_t
   const int64_t width = std::min(CodeLayout::kColumns, layout.n - first);
   to += panel * layout.panel_bytes();
   std::memset(to, 0, static_cast<size_t>(layout.panel_bytes()));
-  const int64_t step = source.bits;  // bytes of eight codes
   const uint32_t sign = source.is_signed ? 0x80808080 : 0;
-  // Of 2 bits without zero points: the difference of the middles.
-  const uint32_t raise = source.bits == 2 && !layout.has_zeros ? 0x66666666 : 0;
   // Column by column within four rows, since rows may be what follows each other.
   for (int64_t k = 0; layout.bits == 8 && k < layout.k; k += 4) {
     for (int64_t column = 0; column < width; ++column) {
@@ -280,13 +279,12 @@ void pack_code_panel(const CodeLayout& layout, const CodeSource& source, int64_t
   for (int64_t column = 0; column < width; ++column) {
     const uint8_t* from = source.codes + (first + column) * source.column_bytes;
     std::byte* out = to + column * 4;
-    for (int64_t k = 0; layout.bits == 4 && k < layout.k; k += 8, out += 64, from += step) {
-      uint32_t codes;
-      if (source.bits == 4)
-        std::memcpy(&codes, from, sizeof codes);
-      else
-        codes = (widened(from[0]) | widened(from[1]) << 16) + raise;
-      codes = spread(codes & 0xffff) | spread(codes >> 16) << 4;
+    const int bits = layout.bits;
+    for (int64_t k = 0; bits < 8 && k < layout.k; k += 32 / bits, out += 64, from += 4) {
+      uint32_t numbers, codes = 0;
+      std::memcpy(&numbers, from, sizeof numbers);
+      for (int shift = 0; shift < 8; shift += bits, numbers >>= 4 * bits)
+        codes |= spread(numbers & ((1U << 4 * bits) - 1), bits) << shift;
       std::memcpy(out, &codes, sizeof codes);
     }
     for (int64_t group = 0; group < layout.groups(); ++group) {

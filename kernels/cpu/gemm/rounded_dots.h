@@ -1,10 +1,12 @@
-// Products of rows of 8-bit numbers by weights of 4 or 8 bits: exact integer sums within a group of
-// k, and f32 sums of the groups, in their order.
+// Products of rows of 8-bit numbers by weights of 2, 4 or 8 bits: exact integer sums within a group
+// of k, and f32 sums of the groups, in their order.
 //
 //   y[row][n] = sum over groups of  s[row][group] scale[group][n] sum over the group's k of
 //               q[row][k] (code[k][n] - zero[group][n])
 //
 // Panels of 16 columns follow each other. A panel holds
+//   codes of 2 bits, for each 16 of k: 64 bytes, four for each column; byte j of a column has codes
+//                    j, j + 4, j + 8 and j + 12 of the sixteen, from its lowest bits on
 //   codes of 4 bits, for each 8 of k: 64 bytes, four for each column; byte j of a column has code j
 //                    of the eight in its low half and code j + 4 in its high half
 //   codes of 8 bits, for each 4 of k: 64 bytes, four for each column
@@ -33,7 +35,7 @@ struct CodeLayout {
   // A sum of 2^16 products of 127 and a zero point of 255 fits 32 bits.
   static constexpr int64_t kMostGroup = 1 << 16;
   int64_t k = 0, n = 0, group = 0;  // group: a divisor of k
-  int bits = 4;                     // of a code: 4 or 8
+  int bits = 4;                     // of a code: 2, 4 or 8
   bool has_zeros = false, has_f32_scales = false;
   int zero = 8;            // the zero point of all without has_zeros
   float scale_factor = 1;  // of the packed scales: a power of two
@@ -58,12 +60,10 @@ inline int64_t ahead_of(const CodeLayout& layout, int64_t at, int64_t part_bytes
 }
 
 // Weights to pack: columns of codes of 2, 4 or 8 bits. Those of fewer than 8 bits follow each other
-// in a column, from the lowest bits of a byte on. zeros: null without has_zeros; then the zero
-// point of 2 bits is 2, which becomes the 8 of the layout's 4 bits. Signed numbers of 8 bits become
-// codes by 128 more, and so do their zero points.
+// in a column, from the lowest bits of a byte on. zeros: null without has_zeros. Signed numbers of
+// 8 bits become codes by 128 more, and so do their zero points.
 struct CodeSource {
   const uint8_t* codes = nullptr;
-  int bits = 4;
   bool is_signed = false;
   int64_t column_bytes = 0;  // from a column to the next one
   int64_t k_bytes = 1;       // of 8 bits, from one code of a column to the next one

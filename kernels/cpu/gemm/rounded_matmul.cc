@@ -217,7 +217,6 @@ CodedWeights weights_of(const MatMul& op, const Request& request) {
     return reinterpret_cast<const uint8_t*>(tensor.bytes().data());
   };
   CodeSource source{.codes = bytes_of(codes),
-                    .bits = bits_of(op.b_encoding),
                     .is_signed = codes.dtype() == DataType::kI8,
                     .scales = scales.as<float>().data()};
   if (request.inputs[3].present) source.zeros = bytes_of(*request.inputs[3].constant);
@@ -231,9 +230,10 @@ CodedWeights weights_of(const MatMul& op, const Request& request) {
   source.group_stride = stride(scales, along_k);
   CodeLayout layout{.k = codes.dims()[along_k] * codes_in_byte(op.b_encoding),
                     .n = codes.dims()[of_column],
-                    .bits = std::max(source.bits, 4)};
+                    .bits = bits_of(op.b_encoding)};
   layout.group = layout.k / scales.dims()[along_k];
-  if (source.bits == 8) {
+  layout.zero = 1 << (layout.bits - 1);
+  if (layout.bits == 8) {
     const std::optional<int> zero = one_zero_point(request, source.is_signed);
     if (zero) source.zeros = nullptr;
     layout.zero = zero.value_or(0);

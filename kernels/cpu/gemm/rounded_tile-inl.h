@@ -1,9 +1,9 @@
-// The tile of products by weights of 4 or 8 bits (rounded_dots.h), for the vectors of one
+// The tile of products by weights of 2, 4 or 8 bits (rounded_dots.h), for the vectors of one
 // instruction set. Included in a namespace of the file that is compiled for it. A struct V
 // describes them:
 //
 //   Integer, Float, kLanes  vectors of 32-bit lanes
-//   dot(sum, codes, q)      adds the products of bytes, u8 of 4 bits by s8, to a partial sum
+//   dot(sum, codes, q)      adds the products of bytes, u8 of up to 4 bits by s8, to a partial sum
 //   dot_bytes(sum, codes, q)  adds the products of bytes, u8 less kByteZero by s8, to a whole sum
 //   kIsWhole                whether a partial sum has lanes of 32 bits; else whole(sum) makes them
 //   kMostTerms              of k in a partial sum, so that it cannot overflow; a multiple of 16
@@ -47,6 +47,59 @@ HWY_INLINE void add_bytes(typename V::Integer (&dots)[kRows][kVectors],
       }
 }
 
+// Adds the products of four terms of each row to the vector v of `sums`.
+template <class V, int kRows, int kVectors>
+HWY_INLINE void add_terms(typename V::Integer (&sums)[kRows][kVectors], int v,
+                          typename V::Integer codes, const int8_t* q, const CodeLayout& layout) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+    sums[r][v] = V::dot(sums[r][v], codes, four_numbers<V>(q + r * layout.k));
+}
+
+// As add_bytes(), of codes of 2 or 4 bits.
+template <class V, int kBits, int kRows, int kVectors>
+HWY_INLINE void add_codes(typename V::Integer (&dots)[kRows][kVectors],
+                          const std::byte* const* panels, int64_t& at, int64_t ahead,
+                          const int8_t*& q, const CodeLayout& layout) {
+  using Integer = typename V::Integer;
+  constexpr int kPanelVectors = static_cast<int>(CodeLayout::kColumns) / V::kLanes;
+  constexpr int64_t kTerms = 32 / kBits;  // of k in 64 bytes
+  constexpr int64_t kTermsOfLoop = std::max(V::kTermsOfLoop, kTerms);
+  const Integer mask = V::set(kBits == 2 ? 0x03030303 : 0x0F0F0F0F);
+  for (int64_t left = layout.group; left > 0; left -= V::kMostTerms) {
+    Integer partial[kRows][kVectors];
+    const int64_t terms = std::min(left, V::kMostTerms);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) partial[r][v] = V::kIsWhole ? dots[r][v] : V::set(0);
+    for (int64_t k = 0; k < terms; k += kTermsOfLoop)
+#pragma GCC unroll 2
+      for (int64_t i = 0; i < kTermsOfLoop; i += kTerms, at += 64, q += kTerms)
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          const std::byte* from = panels[v / kPanelVectors] + at;
+          if (v % kPanelVectors == 0) __builtin_prefetch(from + ahead);
+          const Integer bytes = V::load_integers(from + v % kPanelVectors * V::kLanes * 4);
+          add_terms<V>(partial, v, V::both(bytes, mask), q, layout);
+          add_terms<V>(partial, v, V::both(V::template shift<kBits>(bytes), mask), q + 4, layout);
+          if constexpr (kBits == 2) {
+            add_terms<V>(partial, v, V::both(V::template shift<4>(bytes), mask), q + 8, layout);
+            add_terms<V>(partial, v, V::both(V::template shift<6>(bytes), mask), q + 12, layout);
+          }
+        }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        if constexpr (V::kIsWhole)
+          dots[r][v] = partial[r][v];
+        else
+          dots[r][v] = V::add(dots[r][v], V::whole(partial[r][v]));
+      }
+  }
+}
+
 template <class V, int kRows, int kPanels>
 void rounded_tile(const RoundedBlock& block, int64_t row, int64_t panel) {
   using Integer = typename V::Integer;
@@ -55,7 +108,6 @@ void rounded_tile(const RoundedBlock& block, int64_t row, int64_t panel) {
   constexpr int kVectors = kPanels * kPanelVectors;
   const CodeLayout& layout = *block.layout;
   const int64_t groups = layout.groups(), scale_bytes = layout.scale_bytes();
-  const Integer halves = V::set(0x0F0F0F0F);
   const bool is_wide = layout.bits == 8;
   const std::byte* panels[kPanels];
 #pragma GCC unroll 4
@@ -79,40 +131,12 @@ void rounded_tile(const RoundedBlock& block, int64_t row, int64_t panel) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) dots[r][v] = first;
     }
-    if (is_wide) add_bytes<V>(dots, panels, at, ahead, q, layout);
-    for (int64_t left = is_wide ? 0 : layout.group; left > 0; left -= V::kMostTerms) {
-      Integer partial[kRows][kVectors];
-      const int64_t terms = std::min(left, V::kMostTerms);
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) partial[r][v] = V::kIsWhole ? dots[r][v] : V::set(0);
-      for (int64_t k = 0; k < terms; k += V::kTermsOfLoop)
-#pragma GCC unroll 2
-        for (int64_t i = 0; i < V::kTermsOfLoop; i += 8, at += 64, q += 8)
-#pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) {
-            const std::byte* from = panels[v / kPanelVectors] + at;
-            if (v % kPanelVectors == 0) __builtin_prefetch(from + ahead);
-            const Integer bytes = V::load_integers(from + v % kPanelVectors * V::kLanes * 4);
-            const Integer low = V::both(bytes, halves), high = V::both(V::shift_4(bytes), halves);
-#pragma GCC unroll 4
-            for (int r = 0; r < kRows; ++r) {
-              const int8_t* const numbers = q + r * layout.k;
-              partial[r][v] = V::dot(partial[r][v], low, four_numbers<V>(numbers));
-              partial[r][v] = V::dot(partial[r][v], high, four_numbers<V>(numbers + 4));
-            }
-          }
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) {
-          if constexpr (V::kIsWhole)
-            dots[r][v] = partial[r][v];
-          else
-            dots[r][v] = V::add(dots[r][v], V::whole(partial[r][v]));
-        }
-    }
+    if (is_wide)
+      add_bytes<V>(dots, panels, at, ahead, q, layout);
+    else if (layout.bits == 4)
+      add_codes<V, 4>(dots, panels, at, ahead, q, layout);
+    else
+      add_codes<V, 2>(dots, panels, at, ahead, q, layout);
     const int64_t scales = group * scale_bytes;
     const int64_t scales_ahead =
         ahead_of(layout, scales, groups * scale_bytes, kAheadOfScales, kPanels);

@@ -36,7 +36,10 @@ struct Quads {
   static HWY_INLINE Float load_floats(const std::byte* p) { return _mm512_loadu_ps(p); }
   static HWY_INLINE void store(Float x, float* p) { _mm512_storeu_ps(p, x); }
   static HWY_INLINE Integer both(Integer a, Integer b) { return _mm512_and_si512(a, b); }
-  static HWY_INLINE Integer shift_4(Integer a) { return _mm512_srli_epi32(a, 4); }
+  template <int kBits>
+  static HWY_INLINE Integer shift(Integer a) {
+    return _mm512_srli_epi32(a, kBits);
+  }
   static HWY_INLINE Integer subtract(Integer a, Integer b) { return _mm512_sub_epi32(a, b); }
   static HWY_INLINE Integer multiply(Integer a, Integer b) { return _mm512_mullo_epi32(a, b); }
   static HWY_INLINE Float multiply(Float a, Float b) { return _mm512_mul_ps(a, b); }
