@@ -51,12 +51,18 @@ void check_slot_form(const Plan& plan, const Slot& slot) {
   }
 }
 
-// The context gives late slots dense memory, so their kernels must have been made for that.
+// The context gives late slots dense memory, so their kernels must have been made for that. On CPUs
+// it may have channels last, but for the plan's outputs.
 void check_late_slots(const Plan& plan, SizeTable& sizes) {
-  for (const Slot& slot : plan.slots)
-    if (slot.storage == Storage::kDataDependent &&
-        slot.strides != row_major_strides(slot.type.shape, sizes))
+  for (size_t i = 0; i < plan.slots.size(); ++i) {
+    const Slot& slot = plan.slots[i];
+    if (slot.storage != Storage::kDataDependent) continue;
+    const bool may_have_channels_last =
+        plan.devices.size() == 1 && std::ranges::count(plan.outputs, i) == 0;
+    if (slot.strides != row_major_strides(slot.type.shape, sizes) &&
+        !(may_have_channels_last && slot.strides == channels_last_strides(slot.type.shape, sizes)))
       refuse(fmt::format("slot \"{}\" is late and not row-major", slot.name));
+  }
 }
 
 void check_view_within_base(const Plan& plan, const Slot& slot) {

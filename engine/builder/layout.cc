@@ -194,7 +194,7 @@ std::vector<bool> shape_arithmetic(const LayoutQuestion& question, const Layouts
 }
 
 // The layout that the place's best kernel prefers, if it has one. Values whose sizes depend on
-// values are row-major.
+// values are not copied to another layout.
 struct Preference {
   bool accepts = false;
   Layout layout = Layout::kAny;

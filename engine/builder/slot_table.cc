@@ -117,8 +117,9 @@ uint32_t SlotTable::output(ValueId value, size_t place) {
   if (const auto direct = direct_output(value); direct && place == place_of_output(*direct))
     return set_home(value, place, plan_.outputs[*direct]);
   const bool data_dependent = is_data_dependent(info.type());
-  const Shape strides = data_dependent ? row_major_strides(info.type().shape, graph_.sizes())
-                                       : layouts_.strides_of_value(graph_, value);
+  const bool is_row_major = data_dependent && places_.size() > 1;  // GPUs have no other late slots
+  const Shape strides = is_row_major ? row_major_strides(info.type().shape, graph_.sizes())
+                                     : layouts_.strides_of_value(graph_, value);
   return set_home(value, place,
                   add(info.name, info.type(), strides,
                       data_dependent ? Storage::kDataDependent : Storage::kArena, place));

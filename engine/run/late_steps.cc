@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "anneal/core/channels_last.h"
 #include "anneal/core/fail.h"
 #include "anneal/engine/plan_check.h"
 #include "anneal/graph/op/infer.h"
@@ -36,6 +37,12 @@ int64_t value_now(const RunState& run, Size size) {
   }
 }
 
+// Of a late slot, which may have channels last instead (plan_check.cc).
+bool is_row_major(const Slot& slot) {
+  const int rank = slot.strides.rank();
+  return rank == 0 || slot.strides[rank - 1] == Size(1);
+}
+
 }  // namespace
 
 void set_slot_dims(RunState& run, RunMemory& memory, uint32_t index, const Dims& dims) {
@@ -52,10 +59,10 @@ void set_slot_dims(RunState& run, RunMemory& memory, uint32_t index, const Dims&
          fmt::format("\"{}\" became {}, the engine expects {}", slot.name, to_string(dims),
                      run.plan.sizes->text(shape)));
   if (slot.storage != Storage::kDataDependent) return;
-  static_cast<void>(extent(dims, row_major_strides(dims)));
+  const Dims strides = is_row_major(slot) ? row_major_strides(dims) : channels_last_strides(dims);
+  static_cast<void>(extent(dims, strides));
   const size_t bytes = static_cast<size_t>(count(dims)) * size_of(slot.type.dtype);
-  std::byte* const data = memory.data_dependent(index, bytes);
-  run.slots[index] = row_major_view(slot.type.dtype, dims, data);
+  run.slots[index] = {slot.type.dtype, dims, strides, memory.data_dependent(index, bytes)};
 }
 
 namespace {

@@ -56,6 +56,48 @@ graph small(x: f32[60,8], mask: bool[60])
   EXPECT_LT(allocations_so_far() - before, 120);
 }
 
+// Convolutions over a length that values decide, as the decoders of speech have them: their values
+// have channels last, and none is copied to another layout.
+TEST(Late, ConvolutionsKeepChannelsLast) {
+  constexpr std::string_view kSpeech = R"txt(
+graph speech(x: f32[60,8], mask: bool[60])
+  const w: f32[16,8,3] = random(1)
+  const v: f32[16,16,5] = random(2)
+  const b: f32[16,1] = random(3)
+  const t: f32[16,4,4] = random(4)
+  found = NonZero(mask)
+  column = Transpose(found) permutation=[1,0]
+  rows = GatherND(x, column)
+  columns = Transpose(rows) permutation=[1,0]
+  signal = Reshape(columns, i64{1,8,-1})
+  a = Conv(signal, w; b) strides=[1] pads_begin=[1] pads_end=[1] dilations=[1] epilogue="(f32,f32)->(f32) %0=add($0,$1); select(lt(%0,0f32),mul(%0,0.1f32),%0)"
+  c, d = Conv(a, v; b, a) strides=[1] pads_begin=[6] pads_end=[6] dilations=[3] epilogue="(f32,f32,f32)->(f32,f32) %0=add($2,add($0,$1)); %0, max(%0,0f32)"
+  e = Conv(d, v; c) strides=[1] pads_begin=[2] pads_end=[2] dilations=[1] epilogue="(f32,f32)->(f32) add($0,$1)"
+  longer = ConvTranspose(e, t) strides=[2] pads_begin=[1] pads_end=[1] dilations=[1] output_padding=[0]
+  loud = Pointwise(longer) program="(f32)->(f32) mul($0,2f32)"
+  total = Reduce(loud, i64{2}) kind=sum keepdims=false
+  turned = Transpose(loud) permutation=[0,2,1]
+  return total, turned, e
+)txt";
+  const EngineFile file = build_text(kSpeech);
+  std::vector<std::string> with_channels_last;
+  for (const Slot& slot : file.plans[0].slots) {
+    EXPECT_THAT(slot.name, ::testing::Not(HasSubstr("/layout")));
+    const bool is_late = slot.storage == Storage::kDataDependent;
+    if (is_late && slot.strides.rank() == 3 && slot.strides[2] != Size(1))
+      with_channels_last.push_back(slot.name);
+  }
+  EXPECT_THAT(with_channels_last, ::testing::IsSupersetOf({"a", "c", "d"}));
+  const auto engine = engine_of(file);
+  ExecutionContext context(engine, {.threads = 2});
+  for (const size_t apart : {2, 60, 3, 7, 3}) {
+    std::array<uint8_t, 60> mask{};
+    for (size_t i = 0; i < mask.size(); ++i) mask[i] = i % apart == 0;
+    expect_same(context, *engine, kSpeech,
+                {random_f32({60, 8}, 1), Tensor::of<uint8_t>(DataType::kBool, {60}, mask)});
+  }
+}
+
 // The sizes that a resize finds keep their names when a layer joins it: what reads the results, and
 // what is made of it, has them.
 TEST(Late, AnEpilogueOfALayerThatFindsSizes) {
