@@ -43,15 +43,25 @@ Outputs import_constant_of_shape(Node& node) {
   return node.result(Expand{}, {scalar, node.input(0)});
 }
 
+Outputs range(Node& node) {
+  const int count = node.input_count();
+  std::vector<ValueId> inputs;
+  for (int i = 0; i < count && node.has_input(i); ++i) {
+    node.expect_same_dtype({0, i});
+    inputs.push_back(reshape(node, node.input(i), {}, fmt::format("scalar{}", i)));
+  }
+  const DataType dtype = node.dtype(0, kNumbers);
+  if (inputs.size() == 2) inputs.push_back(node.constant_value(tensor_of(dtype, {}, {1}), "one"));
+  return node.result(Range{}, inputs);
+}
 Outputs import_range(Node& node) {
   node.expect_inputs(3, 3);
-  node.expect_same_dtype({0, 1, 2});
-  node.dtype(0, kNumbers);
   node.ignore("stash_type");  // never below f32 here
-  std::vector<ValueId> inputs;
-  for (int i = 0; i < 3; ++i)
-    inputs.push_back(reshape(node, node.input(i), {}, fmt::format("scalar{}", i)));
-  return node.result(Range{}, inputs);
+  return range(node);
+}
+Outputs import_microsoft_range(Node& node) {
+  node.expect_inputs(2, 3);
+  return range(node);
 }
 
 Outputs import_eye_like(Node& node) {
@@ -149,6 +159,7 @@ constexpr OpRow kGenerateRows[] = {
     {"", "EyeLike", 9, kLatest, import_eye_like},
     {"", "OneHot", 9, kLatest, import_one_hot},
     {"", "Range", 11, kLatest, import_range},
+    {kMicrosoft, "Range", 1, kLatest, import_microsoft_range},
     {"", "Trilu", 14, kLatest, import_trilu},
     {kMicrosoft, "Trilu", 1, kLatest, import_trilu},
 };

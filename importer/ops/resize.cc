@@ -183,24 +183,31 @@ Outputs import_upsample(Node& node) {
 struct NamedCoordinates {
   std::string_view name;
   ResizeCoordinates coordinates;
-  int since, until;
+  int since;  // the opset
 };
+// "tf_half_pixel_for_nn" ends with opset 12, but tf2onnx writes it into later ones, and ONNX
+// Runtime runs them.
 constexpr NamedCoordinates kCoordinates[] = {
-    {"half_pixel", ResizeCoordinates::kHalfPixel, 11, kLatest},
-    {"pytorch_half_pixel", ResizeCoordinates::kPytorchHalfPixel, 11, kLatest},
-    {"align_corners", ResizeCoordinates::kAlignCorners, 11, kLatest},
-    {"asymmetric", ResizeCoordinates::kAsymmetric, 11, kLatest},
-    {"tf_half_pixel_for_nn", ResizeCoordinates::kTfHalfPixelForNn, 11, 12},
-    {"tf_crop_and_resize", ResizeCoordinates::kTfCropAndResize, 11, kLatest},
-    {"half_pixel_symmetric", ResizeCoordinates::kHalfPixelSymmetric, 19, kLatest},
+    {"half_pixel", ResizeCoordinates::kHalfPixel, 11},
+    {"pytorch_half_pixel", ResizeCoordinates::kPytorchHalfPixel, 11},
+    {"align_corners", ResizeCoordinates::kAlignCorners, 11},
+    {"asymmetric", ResizeCoordinates::kAsymmetric, 11},
+    {"tf_half_pixel_for_nn", ResizeCoordinates::kTfHalfPixelForNn, 11},
+    {"tf_crop_and_resize", ResizeCoordinates::kTfCropAndResize, 11},
+    {"half_pixel_symmetric", ResizeCoordinates::kHalfPixelSymmetric, 19},
 };
 
 ResizeCoordinates read_coordinates(Node& node) {
   const std::string name = node.text("coordinate_transformation_mode", "half_pixel");
-  for (const NamedCoordinates& row : kCoordinates)
-    if (row.name == name && row.since <= node.opset() && node.opset() <= row.until)
-      return row.coordinates;
-  node.invalid(fmt::format("attribute \"coordinate_transformation_mode\" is \"{}\"", name));
+  for (const NamedCoordinates& row : kCoordinates) {
+    if (row.name != name) continue;
+    if (node.opset() >= row.since) return row.coordinates;
+    node.invalid(fmt::format(
+        "attribute \"coordinate_transformation_mode\" is \"{}\", which opset {} does not have",
+        name, node.opset()));
+  }
+  node.invalid(fmt::format(
+      "attribute \"coordinate_transformation_mode\" is \"{}\", which is no mode of ONNX", name));
 }
 
 Resize read_resize(Node& node) {

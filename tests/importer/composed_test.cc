@@ -148,6 +148,35 @@ TEST(Composed, RangeTakesItsStashType) {
   EXPECT_EQ(output_type(graph), "f32[3]");
 }
 
+TEST(Composed, MicrosoftsRangeHasAStepOf1ByDefault) {
+  const auto range = [](bool has_step) {
+    return import(17, {"1"}, [=](ModelBuilder& m) {
+      m.floats("from", {}, {2}).floats("to", {}, {8}).floats("by", {}, {3});
+      auto& node = m.node("Range", {"from", "to"}, {"y"}, "n");
+      node.set_domain("com.microsoft");
+      if (has_step) node.add_input("by");
+    });
+  };
+  EXPECT_EQ(output_type(range(false)), "f32[6]");
+  EXPECT_EQ(output_type(range(true)), "f32[2]");
+}
+
+// tf2onnx writes a mode of opset 11 and 12 into models of later ones.
+TEST(Composed, ResizeNamesAModeThatAnOpsetDoesNotHave) {
+  const auto resize = [](int opset, const char* mode) {
+    return import(opset, {"1", "2", "4", "4"}, [=](ModelBuilder& m) {
+      m.floats("scales", {4}, {1, 1, 2, 2});
+      auto& node = m.node("Resize", {"x", "", "scales"}, {"y"}, "n");
+      set(node, "coordinate_transformation_mode", mode);
+    });
+  };
+  EXPECT_EQ(output_type(resize(18, "tf_half_pixel_for_nn")), "f32[1,2,8,8]");
+  EXPECT_EQ(output_type(resize(19, "half_pixel_symmetric")), "f32[1,2,8,8]");
+  EXPECT_THAT(error_of([&] { resize(18, "half_pixel_symmetric"); }),
+              HasSubstr("which opset 18 does not have"));
+  EXPECT_THAT(error_of([&] { resize(18, "half"); }), HasSubstr("which is no mode of ONNX"));
+}
+
 // torch's exporter writes num_heads beside 4 axes, which say it themselves.
 TEST(Composed, RotaryEmbeddingOfFourAxesMayHaveNumHeads) {
   const auto rotary = [](std::optional<int64_t> heads) {
