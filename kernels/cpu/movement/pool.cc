@@ -8,9 +8,11 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "anneal/core/float16.h"
+#include "anneal/core/integer.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
@@ -215,7 +217,13 @@ struct PreparedPool final : PreparedKernel {
   PixelRuns runs;
   Window window;
   Spatial pad_end{};
+  // Outputs of a row whose windows lie in the row of x, if these are pooled several at a time: as
+  // one pixel with the channels of all, and of those between them that a stride skips.
+  int64_t joined_begin = 0, joined_end = 0;
 };
+
+constexpr int64_t kJoinedElements = 2048;  // at most, of joined pixels; they stay in the cache
+constexpr int64_t kFewChannels = 32;       // fewer are joined also where a stride skips others
 
 class NhwcPool final : public Kernel {
  public:
@@ -232,12 +240,15 @@ class NhwcPool final : public Kernel {
     const TensorView& y = outputs[0];
     auto made = std::make_unique<PreparedPool>();
     PreparedPool& p = *made;
+    const size_t element = result_bytes(inputs[0].dtype);
     p.runs =
-        PixelRuns(inputs, outputs, {.element = result_bytes(inputs[0].dtype), .keeps_bf16 = true},
+        PixelRuns(inputs, outputs,
+                  {.element = element, .per_run = kJoinedElements * element, .keeps_bf16 = true},
                   epilogue_, threads, p.workspace_bytes);
     if (p.runs.empty()) return made;
     p.window = Window(op_, op_.kernel, 0, y.dims);
     p.pad_end = spatial_of(op_.pads_end, 0, y.dims.rank() - 2, 0);
+    join_pixels(p);
     return made;
   }
 
@@ -250,6 +261,17 @@ class NhwcPool final : public Kernel {
  private:
   // Floats are pooled in f32.
   static size_t result_bytes(DataType x) { return size_of(x) == 1 ? 1 : sizeof(float); }
+
+  static void join_pixels(PreparedPool& p) {
+    const ChannelsLast& x = p.runs.x();
+    const int64_t channels = p.runs.channels(), stride = p.window.stride[2];
+    const bool is_worth_it = channels < (stride == 1 ? kJoinedElements / 8 : kFewChannels);
+    if (!is_worth_it || x.strides[2] != channels) return;
+    const int64_t reach = (p.window.kernel[2] - 1) * p.window.dilation[2];
+    const int64_t last = x.size[2] - 1 - reach + p.window.pad[2];  // where a window may begin
+    p.joined_begin = ceil_div(p.window.pad[2], stride);
+    p.joined_end = last < 0 ? 0 : last / stride + 1;
+  }
 
   // Kernel elements at this output index that lie in x or, if padding counts, in the padding.
   int64_t inside(const PreparedPool& p, int axis, int64_t index) const {
@@ -272,15 +294,37 @@ class NhwcPool final : public Kernel {
     const auto pixel_bytes = channels * static_cast<int64_t>(result_bytes(x.element));
     PixelTaps taps;
     taps.enter_row(p.window, x, run.x, run.row);
-    for (int64_t i = 0; i < run.count; ++i) {
-      taps.enter_column(p.window, x, run.first + i);
+    for (int64_t i = 0, count; i < run.count; i += count) {
+      const int64_t column = run.first + i;
+      taps.enter_column(p.window, x, column);
       std::byte* const out = run.out + i * pixel_bytes;
-      pixel_(taps, op_.kind, x.element, channels, out);
+      count = joined_pixels(p, column, run.count - i);
+      pool_pixels(p, taps, count, run.extra, out);
       if (op_.kind != PoolKind::kAverage) continue;
-      const int64_t divisor = rows_inside * inside(p, 2, run.first + i);
+      const int64_t divisor = rows_inside * inside(p, 2, column);
       if (divisor > 0)
-        divide_(reinterpret_cast<float*>(out), channels, static_cast<float>(divisor));
+        divide_(reinterpret_cast<float*>(out), count * channels, static_cast<float>(divisor));
     }
+  }
+
+  // Up to `count` pixels from this column on that are pooled at a time.
+  static int64_t joined_pixels(const PreparedPool& p, int64_t column, int64_t count) {
+    if (column < p.joined_begin || column >= p.joined_end) return 1;
+    const int64_t most = (kJoinedElements / p.runs.channels() - 1) / p.window.stride[2] + 1;
+    return std::min({count, p.joined_end - column, most});
+  }
+
+  // taps: of the first one. memory: of kJoinedElements results.
+  void pool_pixels(const PreparedPool& p, const PixelTaps& taps, int64_t count, std::byte* memory,
+                   std::byte* out) const {
+    const ChannelsLast& x = p.runs.x();
+    const int64_t channels = p.runs.channels(), stride = p.window.stride[2];
+    if (count == 1 || stride == 1) return pixel_(taps, op_.kind, x.element, count * channels, out);
+    pixel_(taps, op_.kind, x.element, ((count - 1) * stride + 1) * channels, memory);
+    const auto bytes = static_cast<size_t>(channels) * result_bytes(x.element);
+    for (int64_t i = 0; i < count; ++i)
+      std::memcpy(out + static_cast<size_t>(i) * bytes,
+                  memory + static_cast<size_t>(i * stride) * bytes, bytes);
   }
 
   Pool op_;
