@@ -26,6 +26,16 @@ constexpr int64_t kPixels = 4;  // side by side, so that sums do not wait for ea
 // kTables vectors of x. kPartial: some of their elements may be past the last channel.
 template <int kTables, bool kPartial>
 HWY_INLINE void load_tables(const float* from, int64_t left, V (&tables)[kTables]) {
+#if !HWY_MEM_OPS_MIGHT_FAULT
+  if constexpr (kPartial) {
+    for (int t = 0; t < kTables; ++t) {
+      const int64_t count = std::clamp<int64_t>(left - t * kLanes, 0, kLanes);
+      tables[t] =
+          hn::MaskedLoad(hn::FirstN(D(), static_cast<size_t>(count)), D(), from + t * kLanes);
+    }
+    return;
+  }
+#endif
   if constexpr (kPartial) {
     HWY_ALIGN float copy[kTables * kLanes] = {};
     std::memcpy(copy, from, static_cast<size_t>(std::min(left, kTables * kLanes)) * sizeof(float));
