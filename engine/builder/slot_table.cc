@@ -117,7 +117,8 @@ uint32_t SlotTable::output(ValueId value, size_t place) {
   if (const auto direct = direct_output(value); direct && place == place_of_output(*direct))
     return set_home(value, place, plan_.outputs[*direct]);
   const bool data_dependent = is_data_dependent(info.type());
-  const bool is_row_major = data_dependent && places_.size() > 1;  // GPUs have no other late slots
+  // Late slots of a plan for several devices are row-major (plan_check.cc).
+  const bool is_row_major = data_dependent && places_.size() > 1;
   const Shape strides = is_row_major ? row_major_strides(info.type().shape, graph_.sizes())
                                      : layouts_.strides_of_value(graph_, value);
   return set_home(value, place,

@@ -43,6 +43,19 @@ Outputs import_constant_of_shape(Node& node) {
   return node.result(Expand{}, {scalar, node.input(0)});
 }
 
+Tensor one_of(DataType dtype) {
+  switch (dtype) {
+    case DataType::kI16:
+      return Tensor::of<int16_t>(dtype, {}, {{int16_t{1}}});
+    case DataType::kI32:
+      return Tensor::of<int32_t>(dtype, {}, {{int32_t{1}}});
+    case DataType::kI64:
+      return Tensor::of<int64_t>(dtype, {}, {{int64_t{1}}});
+    default:
+      return tensor_of(dtype, {}, {1});
+  }
+}
+
 Outputs range(Node& node) {
   const int count = node.input_count();
   std::vector<ValueId> inputs;
@@ -51,7 +64,7 @@ Outputs range(Node& node) {
     inputs.push_back(reshape(node, node.input(i), {}, fmt::format("scalar{}", i)));
   }
   const DataType dtype = node.dtype(0, kNumbers);
-  if (inputs.size() == 2) inputs.push_back(node.constant_value(tensor_of(dtype, {}, {1}), "one"));
+  if (inputs.size() == 2) inputs.push_back(node.constant_value(one_of(dtype), "one"));
   return node.result(Range{}, inputs);
 }
 Outputs import_range(Node& node) {
@@ -60,7 +73,9 @@ Outputs import_range(Node& node) {
   return range(node);
 }
 Outputs import_microsoft_range(Node& node) {
+  using enum DataType;
   node.expect_inputs(2, 3);
+  node.dtype(0, {kF32, kF64, kI16, kI32, kI64});
   return range(node);
 }
 

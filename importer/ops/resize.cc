@@ -40,10 +40,10 @@ ValueId taken(Node& node, ValueId list, const std::vector<int64_t>& places,
   return node.layer(Gather{}, {list, node.integers_value(places, name + "/places")}, suffix);
 }
 
-// Whether an axis of scale 1 keeps its elements.
+// Whether an axis of scale 1 keeps its elements, as it does in ONNX Runtime. ONNX's formula of
+// tf_half_pixel_for_nn would move them by half an element.
 bool keeps_unscaled(const Resize& op) {
-  return op.coordinates != ResizeCoordinates::kTfHalfPixelForNn &&
-         op.coordinates != ResizeCoordinates::kTfCropAndResize;
+  return op.coordinates != ResizeCoordinates::kTfCropAndResize;
 }
 
 // The last elements correspond, as in PyTorch, also where the scaled size is no whole number. In

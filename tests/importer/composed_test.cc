@@ -149,16 +149,23 @@ TEST(Composed, RangeTakesItsStashType) {
 }
 
 TEST(Composed, MicrosoftsRangeHasAStepOf1ByDefault) {
-  const auto range = [](bool has_step) {
+  const auto range = [](bool has_step, bool is_integer) {
     return import(17, {"1"}, [=](ModelBuilder& m) {
       m.floats("from", {}, {2}).floats("to", {}, {8}).floats("by", {}, {3});
-      auto& node = m.node("Range", {"from", "to"}, {"y"}, "n");
+      auto* tensor = m.add_tensor("end", {}, anneal_onnx::TensorProto::INT64);
+      tensor->add_int64_data(6);
+      tensor = m.add_tensor("begin", {}, anneal_onnx::TensorProto::INT64);
+      tensor->add_int64_data(2);
+      const std::vector<std::string> inputs = is_integer ? std::vector<std::string>{"begin", "end"}
+                                                         : std::vector<std::string>{"from", "to"};
+      auto& node = m.node("Range", inputs, {"y"}, "n");
       node.set_domain("com.microsoft");
       if (has_step) node.add_input("by");
     });
   };
-  EXPECT_EQ(output_type(range(false)), "f32[6]");
-  EXPECT_EQ(output_type(range(true)), "f32[2]");
+  EXPECT_EQ(output_type(range(false, false)), "f32[6]");
+  EXPECT_EQ(output_type(range(true, false)), "f32[2]");
+  EXPECT_EQ(output_type(range(false, true)), "i64[4]");
 }
 
 // tf2onnx writes a mode of opset 11 and 12 into models of later ones.
@@ -171,6 +178,8 @@ TEST(Composed, ResizeNamesAModeThatAnOpsetDoesNotHave) {
     });
   };
   EXPECT_EQ(output_type(resize(18, "tf_half_pixel_for_nn")), "f32[1,2,8,8]");
+  EXPECT_THAT(to_string(resize(18, "tf_half_pixel_for_nn")), HasSubstr("axes=[2,3]"))
+      << "axes of scale 1 are not moved by half an element";
   EXPECT_EQ(output_type(resize(19, "half_pixel_symmetric")), "f32[1,2,8,8]");
   EXPECT_THAT(error_of([&] { resize(18, "half_pixel_symmetric"); }),
               HasSubstr("which opset 18 does not have"));

@@ -19,7 +19,9 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr float kMostRounded = 127;
-constexpr float kLeastMagnitude = 1e-30F;  // whose reciprocal is finite
+// Numbers below count as 0. The reciprocal of the first one, and what the second one becomes where
+// a scale factor divides it, are finite and not 0.
+float least_magnitude(const CodeLayout& layout) { return layout.has_f32_scales ? 1e-36F : 1e-30F; }
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
 using Floats = hn::ScalableTag<float>;
@@ -113,7 +115,7 @@ void round_one(const CodeLayout& layout, const float* row, const RoundedRow& to)
       wrong = hn::MulAdd(x, hn::Zero(Floats()), wrong);  // NaN if x is not finite
     }
     const float magnitude = hn::GetLane(hn::MaxOfLanes(Floats(), most));
-    const bool is_zero = magnitude < kLeastMagnitude;
+    const bool is_zero = magnitude < least_magnitude(layout);
     const auto factor = hn::Set(Floats(), is_zero ? 0 : kMostRounded / magnitude);
     to.scales[group] = (is_zero ? 0 : magnitude / kMostRounded / layout.scale_factor) +
                        hn::GetLane(hn::SumOfLanes(Floats(), wrong));
@@ -182,7 +184,7 @@ void round_one(const CodeLayout& layout, const float* row, const RoundedRow& to)
       most = std::max(most, std::abs(in[i]));
       wrong += in[i] * 0;
     }
-    const bool is_zero = most < kLeastMagnitude;
+    const bool is_zero = most < least_magnitude(layout);
     const float factor = is_zero ? 0 : kMostRounded / most;
     to.scales[group] = (is_zero ? 0 : most / kMostRounded / layout.scale_factor) + wrong;
     to.sums[group] = 0;

@@ -15,8 +15,8 @@
 //   for each group: 16 zero points (u8), if the layout has them
 // The layout and the results are the same for every instruction set. Rounding scales to f16 changes
 // results far less than rounding rows to 8 bits, and saves half of their memory. Three rows of 8
-// bits, of a row, of what rounding it left and of what rounding that left, are within 2^-24 of the
-// largest number of a group, and want scales of f32.
+// bits, of a row, of what rounding it left and of what rounding that left, are within about 2^-24
+// of the largest number of a group, and want scales of f32.
 #pragma once
 #include <cstddef>
 #include <cstdint>

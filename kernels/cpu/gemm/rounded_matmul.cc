@@ -205,12 +205,11 @@ std::optional<int> one_zero_point(const Request& request, bool is_signed) {
   return std::to_integer<int>(zeros.front()) ^ middle;
 }
 
-// The layout without scale_factor, for scales of each `group` of k, and where the weights are.
-// REQUIRES: codes and scales are constants, as MatMul has them
 struct CodedWeights {
-  CodeLayout layout;
+  CodeLayout layout;  // without scale_factor
   CodeSource source;
 };
+// REQUIRES: codes and scales are constants, as MatMul has them
 CodedWeights weights_of(const MatMul& op, const Request& request) {
   const Tensor &codes = *request.inputs[1].constant, &scales = *request.inputs[4].constant;
   const auto bytes_of = [](const Tensor& tensor) {
@@ -243,9 +242,10 @@ CodedWeights weights_of(const MatMul& op, const Request& request) {
 }
 
 // For rows in `parts` parts. A large number costs the others of its group digits, so groups of
-// split rows are short, and several of them may share a scale.
-KernelResult make_kernel(const MatMul& op, const Request& request, int64_t parts) {
-  constexpr int64_t kMostSplitGroup = 256;
+// split rows are short, and several of them may share a scale. why_slow: of this CPU, or empty.
+KernelResult make_kernel(const MatMul& op, const Request& request, int64_t parts,
+                         std::string why_slow) {
+  constexpr int64_t kMostSplitGroup = 64;
   if (!has_integers(op.b_encoding) || request.op_input_count < 5 || !request.inputs[4].present)
     return refuse("the weights are no integers with scales");
   const bool is_split = parts > 1;
@@ -273,6 +273,7 @@ KernelResult make_kernel(const MatMul& op, const Request& request, int64_t parts
     if (!factor) return refuse("scales that f16 cannot hold");
     layout.scale_factor = *factor;
   }
+  if (!why_slow.empty() && !request.ignore_speed_heuristics) return refuse(std::move(why_slow));
   auto epilogues = Epilogues::make(request, DataType::kF32, std::max<size_t>(op.split.size(), 1));
   if (!epilogues) return refuse(epilogues.reason());
   return std::make_unique<RoundedMatMul>(request, layout, source, parts, std::move(*epilogues));
@@ -280,15 +281,13 @@ KernelResult make_kernel(const MatMul& op, const Request& request, int64_t parts
 
 KernelResult make_rounded(const MatMul& op, const Request& request) {
   if (!op.may_round_a) return refuse("the left side may not be rounded");
-  if (isa_of(request.device) < Isa::kAvx2 && !request.ignore_speed_heuristics)
-    return refuse("without AVX2 f32 weights take less time");
-  return make_kernel(op, request, 1);
+  const bool is_slow = isa_of(request.device) < Isa::kAvx2;
+  return make_kernel(op, request, 1, is_slow ? "without AVX2 f32 weights take less time" : "");
 }
 
 KernelResult make_split(const MatMul& op, const Request& request) {
-  if (isa_of(request.device) < Isa::kFull && !request.ignore_speed_heuristics)
-    return refuse("without VNNI f32 weights take less time");
-  return make_kernel(op, request, 3);
+  const bool is_slow = isa_of(request.device) < Isa::kFull;
+  return make_kernel(op, request, 3, is_slow ? "without VNNI f32 weights take less time" : "");
 }
 
 constexpr KernelEntry kEntries[] = {

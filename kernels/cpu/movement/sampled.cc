@@ -218,7 +218,7 @@ class NhwcGridSample final : public Sampled {
     GridTaps taps;
     combine_taps(axes, strides, taps);
     for (size_t i = 0; i < static_cast<size_t>(taps.count); ++i)
-      if (taps.weight[i] != 0)  // which it is outside
+      if (taps.weight[i] != 0)  // else the tap may lie outside
         sum.add(image + taps.offset[i], static_cast<float>(taps.weight[i]));
     sum.finish();
   }
