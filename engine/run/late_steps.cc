@@ -38,7 +38,7 @@ int64_t value_now(const RunState& run, Size size) {
 }
 
 // Of a late slot, which may have channels last instead (plan_check.cc).
-bool is_row_major(const Slot& slot) {
+bool is_row_major_slot(const Slot& slot) {
   const int rank = slot.strides.rank();
   return rank == 0 || slot.strides[rank - 1] == Size(1);
 }
@@ -59,7 +59,8 @@ void set_slot_dims(RunState& run, RunMemory& memory, uint32_t index, const Dims&
          fmt::format("\"{}\" became {}, the engine expects {}", slot.name, to_string(dims),
                      run.plan.sizes->text(shape)));
   if (slot.storage != Storage::kDataDependent) return;
-  const Dims strides = is_row_major(slot) ? row_major_strides(dims) : channels_last_strides(dims);
+  const Dims strides =
+      is_row_major_slot(slot) ? row_major_strides(dims) : channels_last_strides(dims);
   static_cast<void>(extent(dims, strides));
   const size_t bytes = static_cast<size_t>(count(dims)) * size_of(slot.type.dtype);
   run.slots[index] = {slot.type.dtype, dims, strides, memory.data_dependent(index, bytes)};
