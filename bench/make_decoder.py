@@ -4,7 +4,8 @@
     make_decoder.py FOLDER [--billion] [--qdq]
 
 125 million parameters: 12 layers, hidden size 768, 12 heads and 4 of keys, 32,000 tokens. With --billion 1.1 billion: 16 layers,
-hidden size 2048, 32 heads and 8 of keys. With --qdq the weights are those of DequantizeLinear, which say nothing of accuracy. Needs onnxruntime-genai, tokenizers, torch and transformers.
+hidden size 2048, 32 heads and 8 of keys. With --qdq the weights are those of DequantizeLinear, which say nothing of accuracy. Needs
+onnxruntime-genai, tokenizers, torch and transformers.
 """
 
 import argparse
