@@ -37,16 +37,16 @@ void run_lines(const T* x, T* y, const LineSteps& steps, int64_t lines, bool exc
     Sum totals[kLinesAtOnce];
     std::fill_n(totals, kLinesAtOnce, Sum{kProducts});
     for (int64_t i = 0; i < steps.size; ++i) {
-      Sum results[kLinesAtOnce];
+      const auto store = [&] {
 #pragma GCC unroll 8
-      for (int64_t line = 0; line < kLinesAtOnce; ++line) {
-        const Sum before = totals[line];
-        totals[line] = combined(before, x[i * steps.x + line * x_line]);
-        results[line] = exclusive ? before : totals[line];
-      }
+        for (int64_t line = 0; line < kLinesAtOnce; ++line)
+          y[i * steps.y + line * y_line] = static_cast<T>(totals[line]);
+      };
+      if (exclusive) store();
 #pragma GCC unroll 8
       for (int64_t line = 0; line < kLinesAtOnce; ++line)
-        y[i * steps.y + line * y_line] = static_cast<T>(results[line]);
+        totals[line] = combined(totals[line], x[i * steps.x + line * x_line]);
+      if (!exclusive) store();
     }
     x += kLinesAtOnce * x_line;
     y += kLinesAtOnce * y_line;
