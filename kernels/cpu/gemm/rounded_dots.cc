@@ -19,8 +19,8 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr float kMostRounded = 127;
-// Numbers below count as 0. The reciprocal of the first one, and what the second one becomes where
-// a scale factor divides it, are finite and not 0.
+// Smaller numbers count as 0: their reciprocals are infinite, or scales of them, which scale_factor
+// divides, are 0.
 float least_magnitude(const CodeLayout& layout) { return layout.has_f32_scales ? 1e-36F : 1e-30F; }
 
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2

@@ -69,10 +69,9 @@ struct CodeSource {
   int64_t k_bytes = 1;       // of 8 bits, from one code of a column to the next one
   const float* scales = nullptr;
   const uint8_t* zeros = nullptr;
-  int64_t factor_stride =
-      0;  // of scales and zero points, from a column to the next; 0: one for all
-  int64_t group_stride = 1;
-  int64_t groups_of_factor = 1;  // of the layout, which share a scale and a zero point
+  // Of scales and zero points: from a column to the next one (0: all share them), from a group to
+  // the next one, and how many groups of the layout share one.
+  int64_t factor_stride = 0, group_stride = 1, groups_of_factor = 1;
 };
 // CodeLayout::scale_factor for these scales, `groups` for each column. nullopt: one is not
 // finite, or the largest scales of two columns are too far apart for f16.

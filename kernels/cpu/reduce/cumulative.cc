@@ -109,9 +109,7 @@ class CumulativeLines final : public Kernel {
                           : (is_adjacent ? run_lines<T, false, true> : run_lines<T, false, false>);
     args.team.for_ranges(lines.count(), kGrain / (p.size + 1) + 1, [&](int64_t begin, int64_t end) {
       lines.for_runs(begin, end, [&](const auto& at, int64_t count) {
-        for (int64_t line = 0; line < count; line += kLinesAtOnce)
-          loop(x + at[0] + line * steps.x_line, y + at[1] + line * steps.y_line, steps,
-               std::min(kLinesAtOnce, count - line), op_.exclusive);
+        loop(x + at[0], y + at[1], steps, count, op_.exclusive);
       });
     });
   }

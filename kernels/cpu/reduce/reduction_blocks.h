@@ -191,19 +191,20 @@ void ReductionSpace::for_rows(const Source& source, int64_t group, const F& f) c
 template <class F>
 void ReductionSpace::for_groups(const Source& source, int64_t group_stride, int64_t begin,
                                 int64_t end, const F& f) const {
-  const bool is_in_place = source.make == nullptr && source.x.dtype == DataType::kF32;
-  const int64_t step = is_in_place ? end - begin : groups_of_block();
+  if (source.make == nullptr && source.x.dtype == DataType::kF32)
+    return f(reinterpret_cast<const float*>(at(source.x, begin * group_stride)), begin, end,
+             group_stride);
+  const int64_t step = groups_of_block();
   for (int64_t first = begin; first < end; first += step) {
     const int64_t last = std::min(first + step, end);
-    const std::byte* const data = at(source.x, first * group_stride);
-    if (is_in_place) return f(reinterpret_cast<const float*>(data), first, last, group_stride);
     if (source.make != nullptr) {
       const int64_t width = last_size(), rows = group_size_ / width;
       (*source.make)(first * rows, (last - first) * rows, 0, width, source.buffer);
     } else {
-      const TapePort port{const_cast<std::byte*>(data), 0, group_stride, 1};
-      source.load(source.x.dtype, port, reinterpret_cast<std::byte*>(source.buffer), group_size_,
-                  last - first, group_size_);
+      const std::byte* const data = at(source.x, first * group_stride);
+      source.load(source.x.dtype, {const_cast<std::byte*>(data), 0, group_stride, 1},
+                  reinterpret_cast<std::byte*>(source.buffer), group_size_, last - first,
+                  group_size_);
     }
     f(static_cast<const float*>(source.buffer), first, last, group_size_);
   }
