@@ -340,6 +340,28 @@ std::vector<std::string> targets_here() {
   return targets;
 }
 
+// The results of the kernel, which are the same bits for all targets, placements and threads.
+std::vector<Tensor> results_everywhere(const KernelEntry& kernel, const TestLayer& layer,
+                                       const std::string& of_what) {
+  std::vector<Tensor> first;
+  for (const std::string& target : targets_here())
+    for (const Placement placement :
+         {Placement::kRowMajor, Placement::kPadded, Placement::kReversed})
+      for (const int threads : {1, 2}) {
+        std::unique_ptr<Device> device = cpu_backend().open(target);
+        const RunResult got = run_layer(kernel, layer, *device,
+                                        {.placement = placement,
+                                         .threads = threads,
+                                         .constants = {1, 3, 4},
+                                         .ignore_speed_heuristics = true});
+        EXPECT_EQ(got.why_not, "");
+        if (first.empty()) first = got.outputs;
+        EXPECT_EQ(got.outputs, first)
+            << fmt::format("{}, {}, {} threads", of_what, target, threads);
+      }
+  return first;
+}
+
 TEST(RoundedRows, GiveTheFormulasSumsOnEveryCpu) {
   for (const Weights& weights : kOfRoundedRows)
     for (const int64_t rows : {1, 2, 3, 4, 5, 7, 33, 70}) {
@@ -348,23 +370,10 @@ TEST(RoundedRows, GiveTheFormulasSumsOnEveryCpu) {
       const std::vector<double> wanted = rounded_product(weights, operands, rows);
       double largest = 0;
       for (const double sum : wanted) largest = std::max(largest, std::abs(sum));
-      std::vector<Tensor> first;
-      for (const std::string& target : targets_here())
-        for (const Placement placement :
-             {Placement::kRowMajor, Placement::kPadded, Placement::kReversed})
-          for (const int threads : {1, 2}) {
-            std::unique_ptr<Device> device = cpu_backend().open(target);
-            const RunResult got = run_layer(rounded_rows(), operands.quantized, *device,
-                                            {.placement = placement,
-                                             .threads = threads,
-                                             .constants = {1, 3, 4},
-                                             .ignore_speed_heuristics = true});
-            ASSERT_EQ(got.why_not, "");
-            if (first.empty()) first = got.outputs;
-            ASSERT_EQ(got.outputs, first)
-                << fmt::format("{} x {} in {} groups, {} rows, {}, {} threads", weights.k,
-                               weights.n, weights.groups, rows, target, threads);
-          }
+      const std::vector<Tensor> first = results_everywhere(
+          rounded_rows(), operands.quantized,
+          fmt::format("{} x {} in {} groups, {} rows", weights.k, weights.n, weights.groups, rows));
+      ASSERT_EQ(first.size(), 1u);
       const auto sums = first[0].as<float>();
       ASSERT_EQ(sums.size(), wanted.size());
       // Scales that f16 cannot hold are rounded.
@@ -481,20 +490,10 @@ void expect_digits_of_f32(const Weights& weights, int64_t rows, float outliers, 
   Operands operands = make(weights, rows);
   scale_rows(operands, outliers, scale);
   const ExactProduct wanted = exact_product(weights, operands, rows);
-  std::vector<Tensor> first;
-  for (const std::string& target : targets_here())
-    for (const Placement placement : {Placement::kRowMajor, Placement::kPadded})
-      for (const int threads : {1, 2}) {
-        std::unique_ptr<Device> device = cpu_backend().open(target);
-        const RunResult got = run_layer(split_rows(), operands.quantized, *device,
-                                        {.placement = placement,
-                                         .threads = threads,
-                                         .constants = {1, 3, 4},
-                                         .ignore_speed_heuristics = true});
-        ASSERT_EQ(got.why_not, "");
-        if (first.empty()) first = got.outputs;
-        ASSERT_EQ(got.outputs, first) << target << ", " << threads << " threads";
-      }
+  const std::vector<Tensor> first =
+      results_everywhere(split_rows(), operands.quantized,
+                         fmt::format("{} x {}, {} rows", weights.k, weights.n, rows));
+  ASSERT_EQ(first.size(), 1u);
   const auto sums = first[0].as<float>();
   ASSERT_EQ(sums.size(), wanted.sums.size());
   for (size_t i = 0; i < sums.size(); ++i)

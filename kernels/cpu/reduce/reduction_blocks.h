@@ -72,7 +72,7 @@ class ReductionSpace {
   template <class F>
   void for_groups(const Source& source, int64_t group_stride, int64_t begin, int64_t end,
                   const F& f) const;
-  // Groups that fill half a block, so that what is made of them is in the cache as well.
+  // How many groups fill half a block. Their results then fit the first-level cache beside them.
   int64_t groups_of_block() const { return std::max<int64_t>(kBlock / 2 / group_size_, 1); }
   // Whether for_columns() visits one block.
   bool has_one_block() const {

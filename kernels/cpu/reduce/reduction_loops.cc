@@ -378,19 +378,9 @@ void map_row(Map map, const float* x, int64_t n, float shift, float scale, float
 
 void rows(Reduction fold, const float* x, int64_t rows, int64_t n, int64_t stride,
           double* results) {
-  const auto by = [&](auto kind) {
+  with_kind(fold, [&](auto kind) {
     for (int64_t i = 0; i < rows; ++i) results[i] = reduce_row<kind>(x + i * stride, n, 0);
-  };
-  switch (fold) {
-    case Reduction::kProd:
-      return by(std::integral_constant<Reduction, Reduction::kProd>());
-    case Reduction::kMax:
-      return by(std::integral_constant<Reduction, Reduction::kMax>());
-    case Reduction::kMin:
-      return by(std::integral_constant<Reduction, Reduction::kMin>());
-    default:
-      return by(std::integral_constant<Reduction, Reduction::kSum>());
-  }
+  });
 }
 
 // Softmax's exponentials are at most 1, since the largest element is the shift.

@@ -108,12 +108,9 @@ inline double combined(Reduction fold, double a, double b) {
   }
 }
 
-// Merges each of `count` totals with a further part.
-template <class Number>
-void combine(Reduction fold, const Number* parts, int64_t count, double* totals) {
-  const auto by = [&](auto kind) {
-    for (int64_t i = 0; i < count; ++i) totals[i] = combined(kind, totals[i], parts[i]);
-  };
+// by(kind) with the fold as a constant: kProd, kMax, kMin, and kSum for all whose parts are added.
+template <class F>
+void with_kind(Reduction fold, const F& by) {
   switch (fold) {
     case Reduction::kProd:
       return by(std::integral_constant<Reduction, Reduction::kProd>());
@@ -124,6 +121,14 @@ void combine(Reduction fold, const Number* parts, int64_t count, double* totals)
     default:
       return by(std::integral_constant<Reduction, Reduction::kSum>());
   }
+}
+
+// Merges each of `count` totals with a further part.
+template <class Number>
+void combine(Reduction fold, const Number* parts, int64_t count, double* totals) {
+  with_kind(fold, [&](auto kind) {
+    for (int64_t i = 0; i < count; ++i) totals[i] = combined(kind, totals[i], parts[i]);
+  });
 }
 
 }  // namespace anneal::cpu
