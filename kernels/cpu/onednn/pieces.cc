@@ -16,6 +16,8 @@ namespace {
 
 // About 30 microseconds of work on one core, a hundred times what starting a primitive takes.
 constexpr int64_t kPieceOperations = 4'000'000, kPieceOperationsInt8 = 16'000'000;
+// A team is worth pieces of a quarter of that, until it is busy.
+constexpr int64_t kTeamShare = 4;
 constexpr int64_t kMostPieces = 64;
 constexpr int64_t kLeastProductRows = 64;
 // For fewer or shorter sums, oneDNN is faster by up to a quarter.
@@ -42,7 +44,10 @@ std::string why_own_product(const Product& product) {
 
 PieceCut cut(const Product& p) {
   const int64_t each = p.int8 ? kPieceOperationsInt8 : kPieceOperations;
-  const int64_t wanted = std::clamp<int64_t>(p.operations / each, 1, kMostPieces);
+  const int64_t small = (p.operations * kTeamShare + each / 2) / each;
+  // Small teams share one, two and multiples of four equally.
+  const int64_t few = std::min(small < 3 ? small : ceil_div(small, kTeam) * kTeam, kFewPieces);
+  const int64_t wanted = std::clamp<int64_t>(p.operations / each, few, kMostPieces);
   int64_t column_pieces = 1, columns = p.columns;
   if (p.column_grain > 0 && p.columns > p.column_grain) {
     column_pieces =
