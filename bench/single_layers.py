@@ -161,6 +161,13 @@ def cases():
         states = f32(1, 16, 128, 128), -abs(f32(1, length, 16)), random.random((1, length, 16)).astype(np.float32)
         yield "LinearAttention", [f32(1, length, 2048), f32(1, length, 2048) / 12, f32(1, length, 2048), *states], [], {
             "domain": "com.microsoft", "q_num_heads": 16, "kv_num_heads": 16, "update_rule": "gated_delta", "outputs": 2}
+    for bits in (8, 4):  # of a quantized cache of 4,096 keys, the last of which is new
+        rows = [i8(1, 8, 4096, 128) if bits == 8 else u8(1, 8, 4096, 64) for _ in range(2)]
+        lengths = np.array([4095], np.int32), np.array([4096], np.int32)
+        scales = [np.full((1, 8, 1, 128), 0.01, np.float32)] * 2
+        yield "GroupQueryAttention", [f32(1, 1, 4096), f32(1, 1, 1024), f32(1, 1, 1024), *rows, *lengths], [np.empty(0)] * 5 + scales, {
+            "domain": "com.microsoft", "num_heads": 32, "kv_num_heads": 8, "k_quant_type": "PER_CHANNEL", "v_quant_type": "PER_CHANNEL",
+            "kv_cache_bit_width": bits, "outputs": 3}
     for name in ("FastGelu", "QuickGelu"):
         yield name, [f32(*WIDE)], [], {"domain": "com.microsoft"}
     yield "MultiHeadAttention", [f32(*TOKENS)] * 3, [], {"domain": "com.microsoft", "num_heads": 12}

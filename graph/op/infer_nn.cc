@@ -253,7 +253,8 @@ Facts infer(const Attention& op, const InferInputs& inputs) {
   rules::require_float(inputs, 0);
   const Shape &q = inputs.shape(0), &k = inputs.shape(1), &v = inputs.shape(2);
   for (int i = 0; i < 3; ++i) {
-    const bool is_shorter = is_half(inputs.dtype(i)) || inputs.dtype(i) == DataType::kI8;
+    const bool is_integer = inputs.dtype(i) == DataType::kI8 || inputs.dtype(i) == DataType::kU8;
+    const bool is_shorter = is_half(inputs.dtype(i)) || is_integer;
     if (inputs.dtype(0) != DataType::kF32 || i == 0 || !is_shorter)
       rules::require_dtype(inputs, i, inputs.dtype(0));
     if (inputs.shape(i).rank() != 4)
@@ -265,7 +266,11 @@ Facts infer(const Attention& op, const InferInputs& inputs) {
   if (groups.known() && heads.known() &&
       (groups.value() == 0 ? heads.value() != 0 : heads.value() % groups.value() != 0))
     refuse(fmt::format("{} heads of q for {} of k", heads.value(), groups.value()));
-  rules::agree(q[3], k[3], inputs, "inner sizes of q and k");
+  const auto columns = [&](int i) {
+    const Size elements = inputs.shape(i)[3];
+    return inputs.dtype(i) == DataType::kU8 ? inputs.sizes().mul(elements, 2) : elements;
+  };
+  rules::agree(q[3], columns(1), inputs, "inner sizes of q and k");
   const Size keys = rules::agree(k[2], v[2], inputs, "numbers of keys and values");
   if (!op.score.empty()) {
     const DataType scores = accumulator(inputs.dtype(0));
@@ -282,7 +287,7 @@ Facts infer(const Attention& op, const InferInputs& inputs) {
                                                InferInputs(taken, inputs.sizes()));
                  });
   }
-  return {rules::make_fact(inputs.dtype(0), {batch, heads, q[2], v[3]})};
+  return {rules::make_fact(inputs.dtype(0), {batch, heads, q[2], columns(2)})};
 }
 
 Facts infer(const Softmax& op, const InferInputs& inputs) {

@@ -109,7 +109,9 @@ struct Pool {
 // goes with head h / (H / G) of k and v. score: of one result; its input 0 is the accumulator of q
 // k^T, further inputs broadcast to [B,H,L,S], whose axes index() counts; empty: the scores are
 // unchanged. A row that sees nothing, whose scores are all -inf, gives NaN, or 0 if hidden_is_zero.
-// Weights stay in the accumulator's type. k and v may be f16, bf16 or i8 where q is f32.
+// Weights stay in the accumulator's type. k and v may be f16, bf16, i8 or u8 where q is f32. A row
+// of u8 has two numbers of 4 bits in each byte, with 8 added: the low bits of all bytes are the
+// first half of its columns.
 struct Attention {
   Program score{};
   bool hidden_is_zero = false;

@@ -1,4 +1,5 @@
-// keep_cache_types: attention of f32 reads keys and values of f16, bf16 and i8 in their own type.
+// keep_cache_types: attention of f32 reads keys and values of f16, bf16, i8 and 4 bits in their own
+// type.
 //
 //   k = Concat(f32(past), new); present = f16(k); y = Attention(q, k, v)
 //     =>   present = Concat(past, f16(new)); y = Attention(q, present, v)
@@ -11,6 +12,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
 
 #include "anneal/core/dtype_kinds.h"
 #include "anneal/optimizer/analysis/query.h"
@@ -31,6 +35,32 @@ ValueId rounded(const Graph& graph, LayerId id, DataType to) {
   const auto* pointwise = op_as<Pointwise>(graph, id);
   if (!pointwise || pointwise->program != stored_as(DataType::kF32, to)) return ValueId::kNone;
   return graph.layer(id).inputs[0];
+}
+
+// The bytes, as Attention reads them, of which `rows` has the numbers of 4 bits; kNone: none.
+ValueId packed_of(const Graph& graph, ValueId rows) {
+  constexpr std::string_view kUnpack =
+      "(u8,u8)->(i8) round_i8(i32(sub(bitand(shr($0,$1),15u32),8u32)))";
+  const auto reshaped = [&](ValueId value) {
+    const LayerId id = producer(graph, value);
+    return op_as<Reshape>(graph, id) ? graph.layer(id).inputs[0] : ValueId::kNone;
+  };
+  const ValueId numbers = reshaped(rows);
+  const auto* unpack =
+      numbers == ValueId::kNone ? nullptr : op_as<Pointwise>(graph, producer(graph, numbers));
+  if (unpack == nullptr || unpack->program != parse_program(kUnpack)) return ValueId::kNone;
+  const std::vector<ValueId>& inputs = graph.layer(producer(graph, numbers)).inputs;
+  const Tensor* const shifts = graph.constant(inputs[1]);
+  const ValueId bytes = reshaped(inputs[0]);
+  if (bytes == ValueId::kNone || shifts == nullptr || shifts->dims() != Dims{2, 1} ||
+      !std::ranges::equal(shifts->as<uint8_t>(), std::array<uint8_t, 2>{0, 4}))
+    return ValueId::kNone;
+  const auto shape_of = [&](ValueId value) { return graph.value(value).type().shape; };
+  const Shape shape = shape_of(bytes);
+  if (shape.rank() != 4 || !shape[3].known()) return ValueId::kNone;
+  const Shape apart{shape[0], shape[1], shape[2], 1, shape[3]};
+  const Shape whole{shape[0], shape[1], shape[2], 2 * shape[3].value()};
+  return shape_of(inputs[0]) == apart && shape_of(rows) == whole ? bytes : ValueId::kNone;
 }
 
 bool is_shorter(DataType dtype) { return is_half(dtype) || dtype == DataType::kI8; }
@@ -178,6 +208,8 @@ bool keep_cache(Graph& graph, LayerId id, PassRun& run) {
     const ValueId wide = graph.layer(id).inputs[i];
     if (!is_key_or_value(graph, id, wide)) continue;
     if (const ValueId shorter = shorter_of(graph, wide); shorter != ValueId::kNone) {
+      const ValueId packed = packed_of(graph, shorter);
+      if (packed != ValueId::kNone && read_shorter(graph, wide, packed, run)) return true;
       if (read_shorter(graph, wide, shorter, run)) return true;
       continue;
     }

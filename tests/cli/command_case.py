@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 ANNEAL = sys.argv.pop(1)
-F32, I64 = 1, 7
+F32, U8, I8, I64 = 1, 2, 3, 7
 
 
 def varint(value):

@@ -5,9 +5,10 @@
 """
 
 import json
+import re
 import unittest
 
-from command_case import F32, I64, Command, field, model, node, tensor, value_info
+from command_case import F32, I8, I64, U8, Command, field, model, node, tensor, value_info
 
 TABLE = tensor([16, 12], [0.01 * (i % 37 - 18) for i in range(16 * 12)]) + field(8, "table")
 
@@ -21,21 +22,33 @@ def number(name, value):
     return tensor([1], [value], I64) + field(8, name)
 
 
-# The cache is a buffer that a run updates.
-GROUPED = model(
-    [node("Gather", ["table", "input_ids"], ["x"], "embed"),
-     with_integers(node("ReduceSum", ["attention_mask", "one"], ["count"], "count"), keepdims=0),
-     node("Sub", ["count", "one"], ["last"], "last"), with_integers(node("Cast", ["last"], ["seqlens"], "seqlens"), to=6),
-     node("Shape", ["attention_mask"], ["sizes"], "sizes"), node("Gather", ["sizes", "one"], ["total"], "total"),
-     with_integers(node("Cast", ["total"], ["total32"], "total32"), to=6),
-     with_integers(node("GroupQueryAttention", ["x", "", "", "past.0.key", "past.0.value", "seqlens", "total32"],
-                        ["logits", "present.0.key", "present.0.value"], "attention") + field(7, "com.microsoft"),
-                   num_heads=1, kv_num_heads=1)],
-    [value_info("input_ids", ["B", "N"], I64), value_info("attention_mask", ["B", "T"], I64),
-     value_info("past.0.key", ["B", 1, "P", 4]), value_info("past.0.value", ["B", 1, "P", 4])],
-    [value_info("logits", ["B", "N", 4]), value_info("present.0.key", ["B", 1, "T", 4]),
-     value_info("present.0.value", ["B", 1, "T", 4])],
-    [TABLE, number("one", 1)]) + field(8, field(1, "com.microsoft") + field(2, 1))
+def with_strings(made, **attributes):
+    return made + b"".join(field(5, field(1, name) + field(4, value) + field(20, 3)) for name, value in attributes.items())
+
+
+# The cache is a buffer that a run updates, of floats or of integers of so many bits.
+def grouped(bits=32):
+    element, width = {32: (F32, 4), 8: (I8, 4), 4: (U8, 2)}[bits]
+    scales = [] if bits == 32 else ["", "", "", "", "", "scale", "scale"]
+    attention = node("GroupQueryAttention", ["x", "", "", "past.0.key", "past.0.value", "seqlens", "total32", *scales],
+                     ["logits", "present.0.key", "present.0.value"], "attention") + field(7, "com.microsoft")
+    attention = with_integers(attention, num_heads=1, kv_num_heads=1)
+    if scales:
+        attention = with_strings(with_integers(attention, kv_cache_bit_width=bits), k_quant_type="PER_TENSOR", v_quant_type="PER_TENSOR")
+    return model(
+        [node("Gather", ["table", "input_ids"], ["x"], "embed"),
+         with_integers(node("ReduceSum", ["attention_mask", "one"], ["count"], "count"), keepdims=0),
+         node("Sub", ["count", "one"], ["last"], "last"), with_integers(node("Cast", ["last"], ["seqlens"], "seqlens"), to=6),
+         node("Shape", ["attention_mask"], ["sizes"], "sizes"), node("Gather", ["sizes", "one"], ["total"], "total"),
+         with_integers(node("Cast", ["total"], ["total32"], "total32"), to=6), attention],
+        [value_info("input_ids", ["B", "N"], I64), value_info("attention_mask", ["B", "T"], I64),
+         value_info("past.0.key", ["B", 1, "P", width], element), value_info("past.0.value", ["B", 1, "P", width], element)],
+        [value_info("logits", ["B", "N", 4]), value_info("present.0.key", ["B", 1, "T", width], element),
+         value_info("present.0.value", ["B", 1, "T", width], element)],
+        [TABLE, number("one", 1), tensor([1], [0.01]) + field(8, "scale")]) + field(8, field(1, "com.microsoft") + field(2, 1))
+
+
+GROUPED = grouped()
 
 # Each run writes a longer cache; positions count from the past on.
 GROWING = model(
@@ -77,6 +90,21 @@ class Decode(Command):
             self.assertEqual(each["cache_bytes"], 2 * (each["tokens"] + 1) * 4 * 4)
             self.assertAlmostEqual(each["prompt_tokens_per_second"] * each["prompt_milliseconds"], 1e3 * each["tokens"], delta=1)
             self.assertAlmostEqual(each["tokens_per_second"] * each["next_token_milliseconds"], 1e3, delta=1)
+
+    def test_a_quantized_cache(self):
+        for bits in 8, 4:
+            self.write("m.onnx", grouped(bits))
+            self.anneal("build", "m.onnx", "-o", "m.engine")
+            _, report = self.report("m.engine", "--decode", 8)
+            (each,) = report["decode"]
+            self.assertTrue(each["caches_in_place"])
+            self.assertEqual(each["cache_bytes"], 2 * 9 * 4 * bits // 8)
+            # Attention reads the cache as it is stored.
+            plan = self.anneal("inspect", "m.engine", "--plan")
+            (attention,) = [line for line in plan.splitlines() if "cpu.attention" in line]
+            slots = dict(re.findall(r'(?m)^slot (%\d+) "[^"]*" (\w+)\[', plan))
+            operands = re.search(r"\((%\d+), (%\d+), (%\d+)", attention)
+            self.assertEqual([slots[operand] for operand in operands.groups()], ["f32"] + [{8: "i8", 4: "u8"}[bits]] * 2)
 
     def test_a_cache_that_grows(self):
         self.write("m.onnx", GROWING)

@@ -221,6 +221,8 @@ TEST(Infer, Attention) {
       {"Attention", {"f32[1,8,3,64]", "f32[1,8,5,32]", "f32[1,8,5,64]"}, "error: inner sizes"},
       {"Attention", {"f32[1,8,3,64]", "f32[1,8,5,64]", "f32[1,8,6,64]"}, "error: numbers of keys"},
       {"Attention", {"f32[1,8,3,64]", "bf16[1,8,5,64]", "f16[1,8,5,64]"}, "f32[1,8,3,64]"},
+      {"Attention", {"f32[1,8,3,64]", "u8[1,8,S,32]", "u8[1,8,S,E]"}, "f32[1,8,3,2*E]"},
+      {"Attention", {"f32[1,8,3,64]", "u8[1,8,5,64]", "u8[1,8,5,32]"}, "error: inner sizes"},
       {"Attention", {"f16[1,8,3,64]", "f16[1,8,5,64]", "f32[1,8,5,64]"}, "error: input 2 is f32"},
       {"Attention", {"f32[8,3,64]", "f32[8,5,64]", "f32[8,5,64]"}, "error: input 0 has rank 3"},
       {"Attention", {"i32[1,1,3,4]", "i32[1,1,3,4]", "i32[1,1,3,4]"}, "error: not a float type"},

@@ -27,6 +27,31 @@ constexpr int64_t kLanes = HWY_LANES(float);
 // Rows of a cache may lie far apart, where the CPU does not foresee the next one.
 constexpr int64_t kKeysAhead = 16;
 
+// Numbers of 4 bits with 8 added, two in each byte. part: 0, those of the low bits, or 1.
+struct StoredBits {
+  using Element = uint8_t;
+  static HWY_INLINE Vector load(const uint8_t* p, int part) {
+    const hn::RebindToSigned<D> di;
+    const hn::Rebind<uint8_t, D> dn;
+    const auto bytes = hn::PromoteTo(di, hn::LoadU(dn, p));
+    const auto codes = hn::And(hn::ShiftRightSame(bytes, 4 * part), hn::Set(di, 15));
+    return hn::ConvertTo(D(), hn::Sub(codes, hn::Set(di, 8)));
+  }
+};
+
+// Of a row, that are in the same elements.
+template <class Stored>
+constexpr int kParts = std::is_same_v<Stored, StoredBits> ? 2 : 1;
+
+template <class Stored>
+HWY_INLINE Vector load_part(const typename Stored::Element* p, [[maybe_unused]] int part) {
+  if constexpr (kParts < Stored >> 1) {
+    return Stored::load(p, part);
+  } else {
+    return Stored::load(p);
+  }
+}
+
 // Two keys at a time, so that sums hide each other's latency. count: of rows, kRows or fewer.
 template <class Stored, int kRows>
 void scores_of(const typename Stored::Element* k, int64_t stride, int64_t keys, int64_t depth,
@@ -42,12 +67,14 @@ void scores_of(const typename Stored::Element* k, int64_t stride, int64_t keys, 
     for (int64_t i = 0; i < depth; i += kLanes) {
       __builtin_prefetch(k + kKeysAhead * stride + i);
       __builtin_prefetch(second + kKeysAhead * stride + i);
-      const Vector a = Stored::load(k + i), b = Stored::load(second + i);
+      for (int part = 0; part < kParts<Stored>; ++part) {
+        const Vector a = load_part<Stored>(k + i, part), b = load_part<Stored>(second + i, part);
 #pragma GCC unroll 4
-      for (int row = 0; row < kRows; ++row) {
-        const Vector q = hn::LoadU(D(), all[row] + i);
-        sums[row][0] = hn::MulAdd(q, a, sums[row][0]);
-        sums[row][1] = hn::MulAdd(q, b, sums[row][1]);
+        for (int row = 0; row < kRows; ++row) {
+          const Vector q = hn::LoadU(D(), all[row] + part * depth + i);
+          sums[row][0] = hn::MulAdd(q, a, sums[row][0]);
+          sums[row][1] = hn::MulAdd(q, b, sums[row][1]);
+        }
       }
     }
 #pragma GCC unroll 4
@@ -62,8 +89,8 @@ void scores_of(const typename Stored::Element* k, int64_t stride, int64_t keys, 
 
 // kVectors of columns of v. count: of rows, kRows or fewer.
 template <class Stored, int kRows, int kVectors>
-void sums_of(const typename Stored::Element* v, int64_t stride, int64_t keys, const float* weights,
-             int64_t pitch, int count, float* y, int64_t y_pitch) {
+void sums_of(const typename Stored::Element* v, int part, int64_t stride, int64_t keys,
+             const float* weights, int64_t pitch, int count, float* y, int64_t y_pitch) {
   const float* all[kRows];
   for (int row = 0; row < kRows; ++row) all[row] = weights + std::min(row, count - 1) * pitch;
   Vector sums[kRows][kVectors];
@@ -76,7 +103,7 @@ void sums_of(const typename Stored::Element* v, int64_t stride, int64_t keys, co
 #pragma GCC unroll 4
     for (int i = 0; i < kVectors; ++i) {
       __builtin_prefetch(v + kKeysAhead * stride + i * kLanes);
-      columns[i] = Stored::load(v + i * kLanes);
+      columns[i] = load_part<Stored>(v + i * kLanes, part);
     }
 #pragma GCC unroll 4
     for (int row = 0; row < kRows; ++row) {
@@ -96,22 +123,23 @@ void sums_of(const typename Stored::Element* v, int64_t stride, int64_t keys, co
 }
 
 template <class Stored, int kRows>
-void all_sums(const typename Stored::Element* v, int64_t stride, int64_t keys, int64_t width,
-              const float* weights, int64_t pitch, int count, float* y, int64_t y_pitch) {
+void all_sums(const typename Stored::Element* v, int part, int64_t stride, int64_t keys,
+              int64_t width, const float* weights, int64_t pitch, int count, float* y,
+              int64_t y_pitch) {
   constexpr int kVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
   int64_t column = 0;
   for (; column + kVectors * kLanes <= width; column += kVectors * kLanes)
-    sums_of<Stored, kRows, kVectors>(v + column, stride, keys, weights, pitch, count, y + column,
-                                     y_pitch);
+    sums_of<Stored, kRows, kVectors>(v + column, part, stride, keys, weights, pitch, count,
+                                     y + column, y_pitch);
   for (; column < width; column += kLanes) {
     // The last vector may overlap the one before, with the same sums.
     const int64_t at = std::max<int64_t>(std::min(column, width - kLanes), 0);
-    sums_of<Stored, kRows, 1>(v + at, stride, keys, weights, pitch, count, y + at, y_pitch);
+    sums_of<Stored, kRows, 1>(v + at, part, stride, keys, weights, pitch, count, y + at, y_pitch);
   }
 }
 
-// Calls f with the number of rows of the loop that `count` rows use. Those of 16 and 8 bits have
-// loops for 1 and 4 rows only, so that their code stays small.
+// Calls f with the number of rows of the loop that `count` rows use. Only f32 has loops for 2 and 3
+// rows, so that the code stays small.
 template <class Stored, class F>
 void for_row_count(int count, const F& f) {
   if (count == 1) return f(std::integral_constant<int, 1>());
@@ -133,11 +161,11 @@ void few_scores(const std::byte* k, int64_t stride, int64_t keys, int64_t depth,
 }
 
 template <class Stored>
-void few_sums(const std::byte* v, int64_t stride, int64_t keys, int64_t width, const float* weights,
-              int64_t pitch, int count, float* y, int64_t y_pitch) {
+void few_sums(const std::byte* v, int part, int64_t stride, int64_t keys, int64_t width,
+              const float* weights, int64_t pitch, int count, float* y, int64_t y_pitch) {
   for_row_count<Stored>(count, [&](auto of_loop) {
     all_sums<Stored, decltype(of_loop)::value>(reinterpret_cast<const typename Stored::Element*>(v),
-                                               stride, keys, width, weights, pitch, count, y,
+                                               part, stride, keys, width, weights, pitch, count, y,
                                                y_pitch);
   });
 }
@@ -152,6 +180,8 @@ FewRows few_rows_of(DataType matrix) {
       return {few_scores<StoredBf16>, few_sums<StoredBf16>};
     case DataType::kI8:
       return {few_scores<StoredI8>, few_sums<StoredI8>};
+    case DataType::kU8:
+      return {few_scores<StoredBits>, few_sums<StoredBits>};
     default:
       return {few_scores<StoredF32>, few_sums<StoredF32>};
   }

@@ -59,7 +59,7 @@ void FewRowsProduct::run(const FewRowsOperands& o) const {
     const float* const a = o.a + first * o.a_stride;
     float* const c = o.c + first * o.c_stride;
     if (o.b_column == 1) {
-      loops.sums(o.b, o.b_k, o.k, o.columns, a, o.a_stride, count, c, o.c_stride);
+      loops.sums(o.b, 0, o.b_k, o.k, o.columns, a, o.a_stride, count, c, o.c_stride);
       continue;
     }
     const float* rows[FewRows::kMost];

@@ -76,7 +76,7 @@ class PackedAttention final : public Kernel {
     PreparedAttention& p = *made;
     const TensorView &q = inputs[0], &k = inputs[1], &v = inputs[2], &y = outputs[0];
     p.batches = q.dims[0], p.heads = q.dims[1], p.queries = q.dims[2], p.depth = q.dims[3];
-    p.groups = k.dims[1], p.keys = k.dims[2], p.width = v.dims[3];
+    p.groups = k.dims[1], p.keys = k.dims[2], p.width = v.dims[3] * parts_of(v);
     p.output = epilogue_.space(inputs, outputs, {{0, 1, 2}, 3});
     if (count(y.dims) == 0) return made;
     p.group_rows = p.heads / p.groups * p.queries;
@@ -106,7 +106,7 @@ class PackedAttention final : public Kernel {
       if (items < threads && p.keys >= 2 * kSharedKeys) {
         const int64_t wanted = ceil_div(threads, items);
         p.key_parts = std::min(wanted, p.keys / kSharedKeys);
-        p.column_parts = std::min(wanted, p.width / kSharedColumns);
+        p.column_parts = std::min(wanted, v.dims[3] / kSharedColumns);
       }
     }
     p.is_widened = !p.has_few_rows && q.dtype == DataType::kF32 &&
@@ -114,8 +114,8 @@ class PackedAttention final : public Kernel {
     lay_out(p, threads);
     if (p.is_widened) {
       p.wide_k_at = cache_aligned(p.workspace_bytes);
-      p.wide_v_at = p.wide_k_at + cache_aligned(static_cast<size_t>(count(k.dims)) * sizeof(float));
-      p.workspace_bytes = p.wide_v_at + static_cast<size_t>(count(v.dims)) * sizeof(float);
+      p.wide_v_at = p.wide_k_at + cache_aligned(wide_bytes(k));
+      p.workspace_bytes = p.wide_v_at + wide_bytes(v);
     }
     p.ranges_at = cache_aligned(p.workspace_bytes);
     p.workspace_bytes = p.ranges_at + p.scores.ranges.bytes();
@@ -161,6 +161,8 @@ class PackedAttention final : public Kernel {
   }
 
  private:
+  // Numbers in an element, as FewRows asks for: two of 4 bits in a byte.
+  static int parts_of(const TensorView& view) { return view.dtype == DataType::kU8 ? 2 : 1; }
   int64_t element_size() const { return static_cast<int64_t>(score_kernels_.element_size()); }
   // Bytes from row to row where q is copied.
   static int64_t q_pitch(const PreparedAttention& p) { return p.k_layout.lanes() * 4; }
@@ -217,15 +219,25 @@ class PackedAttention final : public Kernel {
   static TensorView wide(const PreparedAttention& p, const LaunchArgs& args, size_t input) {
     const TensorView& view = args.inputs[input];
     if (!p.is_widened || view.dtype == DataType::kF32) return view;
-    return row_major_view(DataType::kF32, view.dims,
+    Dims dims = view.dims;
+    dims[3] *= parts_of(view);
+    return row_major_view(DataType::kF32, dims,
                           args.workspace + (input == 1 ? p.wide_k_at : p.wide_v_at));
   }
-  // Lanes of i32, as load_ makes them of i8, become lanes of f32.
-  static void make_floats(std::byte* lanes, int64_t count) {
-    for (int64_t i = 0; i < count; ++i, lanes += sizeof(float)) {
+  static size_t wide_bytes(const TensorView& view) {
+    return static_cast<size_t>(count(view.dims) * parts_of(view)) * sizeof(float);
+  }
+  // Lanes of i32, as load_ makes them of bytes, become the numbers of a row in f32.
+  static void make_floats(DataType dtype, std::byte* lanes, int64_t width) {
+    for (int64_t i = 0; i < width; ++i, lanes += sizeof(float)) {
       int32_t integer;
       std::memcpy(&integer, lanes, sizeof integer);
-      const auto number = static_cast<float>(integer);
+      auto number = static_cast<float>(integer);
+      if (dtype == DataType::kU8) {
+        number = static_cast<float>((integer >> 4) - 8);
+        std::memcpy(lanes + width * 4, &number, sizeof number);
+        number = static_cast<float>((integer & 15) - 8);
+      }
       std::memcpy(lanes, &number, sizeof number);
     }
   }
@@ -242,9 +254,11 @@ class PackedAttention final : public Kernel {
         const TapePort port{from.data + offset * static_cast<int64_t>(size_of(from.dtype)), 0,
                             from.strides[2], from.strides[3]};
         const int64_t count = std::min(kRowsAtOnce, rows - row);
-        std::byte* const lanes = to.data + (head * rows + row) * width * 4;
-        load_(from.dtype, port, lanes, width, count, width);
-        if (from.dtype == DataType::kI8) make_floats(lanes, count * width);
+        const int64_t pitch = width * parts_of(from);
+        std::byte* lanes = to.data + (head * rows + row) * pitch * 4;
+        load_(from.dtype, port, lanes, pitch, count, width);
+        for (int64_t i = 0; i < count && !is_float(from.dtype); ++i, lanes += pitch * 4)
+          make_floats(from.dtype, lanes, width);
       }
     });
   }
@@ -402,8 +416,8 @@ class PackedAttention final : public Kernel {
     g.for_rows([&](int64_t row, int count) {
       const float* rows[FewRows::kMost];
       for (int i = 0; i < count; ++i) rows[i] = g.row(q, row + i);
-      few_scores_(g.head(k, begin * k.strides[2]), k.strides[2], end - begin, p.depth, rows, count,
-                  g.scores + row * p.pitch + begin, p.pitch);
+      few_scores_(g.head(k, begin * k.strides[2]), k.strides[2], end - begin, k.dims[3], rows,
+                  count, g.scores + row * p.pitch + begin, p.pitch);
     });
   }
 
@@ -414,19 +428,22 @@ class PackedAttention final : public Kernel {
                    g.scores + head * p.queries * p.pitch, g.sums + head * p.queries, scratch);
   }
 
-  // Columns of v, and of the rows' results.
+  // Elements of rows of v, and the columns of the results that they make.
   void sum_values(const FewRowsGroup& g, int64_t begin, int64_t end) const {
     const PreparedAttention& p = g.p;
     const TensorView &v = g.args.inputs[2], &y = g.args.outputs[0];
-    g.for_rows([&](int64_t row, int count) {
-      few_sums_(g.head(v, g.keys.begin * v.strides[2] + begin), v.strides[2],
-                g.keys.end - g.keys.begin, end - begin, g.scores + row * p.pitch + g.keys.begin,
-                p.pitch, count, g.results + row * p.width + begin, p.width);
-    });
-    for (int64_t row = 0; row < p.group_rows; ++row) {
-      float* const line = g.results + row * p.width;
-      float* const to = p.y_is_direct ? g.row(y, row) : line;
-      loops_.map_row(Map::kAffine, line + begin, end - begin, 0, g.sums[row], 0, to + begin);
+    for (int part = 0; part < parts_of(v); ++part) {
+      const int64_t column = part * v.dims[3] + begin;
+      g.for_rows([&](int64_t row, int count) {
+        few_sums_(g.head(v, g.keys.begin * v.strides[2] + begin), part, v.strides[2],
+                  g.keys.end - g.keys.begin, end - begin, g.scores + row * p.pitch + g.keys.begin,
+                  p.pitch, count, g.results + row * p.width + column, p.width);
+      });
+      for (int64_t row = 0; row < p.group_rows; ++row) {
+        float* const line = g.results + row * p.width;
+        float* const to = p.y_is_direct ? g.row(y, row) : line;
+        loops_.map_row(Map::kAffine, line + column, end - begin, 0, g.sums[row], 0, to + column);
+      }
     }
   }
 
@@ -446,7 +463,7 @@ class PackedAttention final : public Kernel {
         const FewRowsGroup g(p, args, group, part);
         score_keys(g, g.keys.begin, g.keys.end);
         for (int64_t head = 0; head < g.heads; ++head) weigh_head(g, head, part + p.tape_at);
-        sum_values(g, 0, p.width);
+        sum_values(g, 0, args.inputs[2].dims[3]);
         finish_few_rows(g, part + p.tape_at);
       }
     });
@@ -472,7 +489,7 @@ class PackedAttention final : public Kernel {
                         [&](const FewRowsGroup& g, int64_t head, std::byte* scratch) {
                           weigh_head(g, head, scratch);
                         });
-    const int64_t lines = p.width / kSharedColumns;
+    const int64_t lines = args.inputs[2].dims[3] / kSharedColumns;
     for_parts_of_groups(p.column_parts, [&](const FewRowsGroup& g, int64_t part, std::byte*) {
       sum_values(g, part * lines / p.column_parts * kSharedColumns,
                  (part + 1) * lines / p.column_parts * kSharedColumns);
@@ -495,8 +512,8 @@ class PackedAttention final : public Kernel {
 KernelResult make_packed(const Attention& op, const Request& request) {
   for (size_t i = 0; i < 3; ++i)
     if (const DataType dtype = request.inputs[i].type.dtype;
-        dtype != DataType::kF32 && !is_half(dtype) && dtype != DataType::kI8)
-      return refuse("only f32, f16, bf16 and i8");
+        dtype != DataType::kF32 && !is_half(dtype) && !is_8bit(dtype))
+      return refuse("only f32, f16, bf16, i8 and u8");
   auto weights = ScoreWeights::make(op, request);
   if (!weights) return refuse(weights.reason());
   auto epilogue = Epilogue::make(request, DataType::kF32);

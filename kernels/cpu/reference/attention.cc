@@ -23,14 +23,22 @@ size_t product_bytes(std::span<const TensorView> inputs) {
   return cache_aligned(static_cast<size_t>(count(score_dims(inputs))) * width);
 }
 
-// k and v of 16 or 8 bits beside q of f32.
+// k and v of 16 bits or fewer beside q of f32.
 bool is_widened(const TensorView& q, const TensorView& view) { return view.dtype != q.dtype; }
+
+bool is_packed(const TensorView& view) { return view.dtype == DataType::kU8; }
+
+Dims widened_dims(const TensorView& view) {
+  Dims dims = view.dims;
+  if (is_packed(view)) dims[3] *= 2;
+  return dims;
+}
 
 size_t widened_bytes(std::span<const TensorView> inputs) {
   size_t bytes = 0;
   for (const TensorView& view : inputs.subspan(1, 2))
     if (is_widened(inputs[0], view))
-      bytes += cache_aligned(static_cast<size_t>(count(view.dims)) * sizeof(float));
+      bytes += cache_aligned(static_cast<size_t>(count(widened_dims(view))) * sizeof(float));
   return bytes;
 }
 
@@ -41,13 +49,26 @@ size_t scratch_bytes(const Attention& op, std::span<const TensorView> inputs,
   return bytes + mapped_bytes(op.score, score_dims(inputs), inputs.size());
 }
 
+// Two numbers of 4 bits in each byte, those of the low bits in the first half of a row.
+void unpack(const TensorView& bytes, const TensorView& numbers, ThreadTeam& team) {
+  const int64_t half = bytes.dims[3];
+  team.for_ranges(count(numbers.dims), kGrain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Dims at = coordinates(numbers.dims, i);
+      const int64_t byte = dot({at[0], at[1], at[2], at[3] % half}, bytes.strides);
+      const int code = bytes.as<uint8_t>()[byte] >> (at[3] < half ? 0 : 4) & 15;
+      numbers.as<float>()[i] = static_cast<float>(code - 8);
+    }
+  });
+}
+
 // The view, or its numbers in f32 at `to`, which moves behind them.
 TensorView in_type_of(const TensorView& q, const TensorView& view, std::byte*& to,
                       ThreadTeam& team) {
   if (!is_widened(q, view)) return view;
-  const TensorView wide = row_major_view(DataType::kF32, view.dims, to);
-  copy_elements(view, wide, team);
-  to += cache_aligned(static_cast<size_t>(count(view.dims)) * sizeof(float));
+  const TensorView wide = row_major_view(DataType::kF32, widened_dims(view), to);
+  is_packed(view) ? unpack(view, wide, team) : copy_elements(view, wide, team);
+  to += cache_aligned(static_cast<size_t>(count(wide.dims)) * sizeof(float));
   return wide;
 }
 
