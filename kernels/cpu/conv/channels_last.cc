@@ -4,8 +4,8 @@
 
 namespace anneal::cpu {
 
-ChannelsLast::ChannelsLast(const TensorView& view, bool keeps_bf16)
-    : images(view.dims[0]), channels(view.dims[1]), element(view.dtype) {
+ChannelsLast::ChannelsLast(const TensorView& view, bool keeps_bf16, int64_t repeats)
+    : images(view.dims[0]), channels(view.dims[1] * repeats), element(view.dtype) {
   const int axes = view.dims.rank() - 2;
   size = spatial_of(view.dims, 2, axes, 1);
   strides = spatial_of(view.strides, 2, axes, 0);
@@ -13,15 +13,17 @@ ChannelsLast::ChannelsLast(const TensorView& view, bool keeps_bf16)
   const bool widened =
       view.dtype == DataType::kF16 || (view.dtype == DataType::kBF16 && !keeps_bf16);
   if (widened) element = DataType::kF32;
-  staged = widened || (view.strides[1] != 1 && channels != 1);
+  staged = widened || repeats > 1 || (view.strides[1] != 1 && channels != 1);
   if (!staged) return;
   strides[2] = channels;
   strides[1] = strides[2] * size[2];
   strides[0] = strides[1] * size[1];
   image_stride = strides[0] * size[0];
-  Dims to_strides = {image_stride, 1};
+  Dims to_strides = {image_stride, repeats};
   for (int axis = 0; axis < axes; ++axis) to_strides.push_back(strides[3 - axes + axis]);
-  copy = CopyPlan(size_of(element), view.dims, view.strides, to_strides);
+  Dims dims = view.dims, from_strides = view.strides;
+  dims.push_back(repeats), from_strides.push_back(0), to_strides.push_back(1);
+  copy = CopyPlan(size_of(element), dims, from_strides, to_strides);
 }
 
 size_t ChannelsLast::staged_bytes() const {

@@ -26,8 +26,9 @@ Spatial spatial_of(const Values& values, int first, int count, int64_t missing) 
 struct ChannelsLast {
   ChannelsLast() = default;
   // element: the type in which channels are wanted, f32 for f32, f16 and bf16, else the view's.
-  // keeps_bf16: bf16 for bf16.
-  explicit ChannelsLast(const TensorView& view, bool keeps_bf16 = false);
+  // keeps_bf16: bf16 for bf16. repeats: how often each channel is there, next to each other.
+  // REQUIRES: repeats == 1, or elements that keep their type
+  explicit ChannelsLast(const TensorView& view, bool keeps_bf16 = false, int64_t repeats = 1);
 
   int64_t images = 0, channels = 0;
   Spatial size{};

@@ -1,5 +1,6 @@
 // "cpu.conv.depthwise_int8".
 #include "anneal/kernels/cpu/conv/depthwise_int8.h"
+#include "anneal/kernels/cpu/conv/direct.h"
 
 #include <fmt/format.h>
 
@@ -156,6 +157,7 @@ class Int8DepthwiseConv final : public Kernel {
         .per_run = static_cast<size_t>(kMostStagedVectors * layout.groups * p.columns) *
                    layout.column_bytes(),
         .channel_grain = kMostStagedVectors * layout.lanes,
+        .repeats = outputs[0].dims[1] / op_.groups,
         .finishes = loops_.finishes};
     p.runs = PixelRuns(inputs, outputs, memory, epilogue_, threads, p.workspace_bytes);
     return made;
@@ -342,8 +344,8 @@ KernelResult make_depthwise_int8(const Conv& op, const Request& request) {
     if (axis >= 2 && axis + 1 < shape.rank()) rows *= shape[axis].value();
   }
   const int64_t channels = shape[0].value();
-  if (channels != op.groups || shape[1].value() != 1)
-    return refuse("not one output channel for each input channel");
+  if (shape[1].value() != 1) return refuse("groups of several input channels");
+  if (channels > kMostRepeats * op.groups) return refuse("groups of many output channels");
   if (rows > PixelTaps::kMostRows) return refuse("more than 64 rows of taps");
   if (shape[shape.rank() - 1].value() > kMostColumns) return refuse("windows of many columns");
 

@@ -94,6 +94,7 @@ class DirectConv final : public Kernel {
         .per_pixel = sizeof(PixelColumn),
         .channel_grain = group_.is_depthwise() ? kChannelGrain : 0,
         .keeps_bf16 = group_.is_depthwise(),
+        .repeats = group_.is_depthwise() ? outputs[0].dims[1] / op_.groups : 1,
         .finishes = group_.is_depthwise() ? run_depthwise_.finishes : stores_nothing};
     p.runs = PixelRuns(inputs, outputs, memory, epilogue_, threads, p.workspace_bytes);
     if (p.runs.empty()) return made;
@@ -253,10 +254,13 @@ KernelResult make_depthwise_nhwc(const Conv& op, const Request& request) {
   const Type& w = request.inputs[1].type;
   if (!is_real(x, w.dtype)) return refuse("only f32, f16 and bf16 operands");
   if (w.shape.rank() < 3 || w.shape.rank() > 5) return refuse("only one to three spatial axes");
-  if (!is_known(w.shape[0], op.groups) || !is_known(w.shape[1], 1))
-    return refuse("not one output channel for each input channel");
-  const RunDepthwise loops = depthwise_of(isa_of(request.device), op.groups);
-  if (loops.lanes > op.groups) return refuse("fewer channels than the lanes of a vector");
+  if (!is_known(w.shape[1], 1)) return refuse("groups of several input channels");
+  if (!w.shape[0].known() || w.shape[0].value() > kMostRepeats * op.groups)
+    return refuse("groups of many output channels, or of an unknown number");
+  const int64_t channels = w.shape[0].value();
+  if (channels != op.groups && is_half(x)) return refuse("several output channels of 16 bits");
+  const RunDepthwise loops = depthwise_of(isa_of(request.device), channels);
+  if (loops.lanes > channels) return refuse("fewer channels than the lanes of a vector");
   return make_direct(op, {}, loops, {}, request);
 }
 

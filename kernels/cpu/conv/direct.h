@@ -12,6 +12,8 @@
 namespace anneal::cpu {
 
 inline constexpr int64_t kMostDirectTaps = 256;  // of a kernel
+// Output channels of a group of one input channel, which is repeated for each.
+inline constexpr int64_t kMostRepeats = 8;
 
 struct PixelColumn {
   const std::byte* x;             // the first column of taps that meets the input

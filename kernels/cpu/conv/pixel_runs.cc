@@ -41,7 +41,7 @@ PixelRuns::PixelRuns(std::span<const TensorView> inputs, std::span<const TensorV
     : space_(epilogue.pixel_space(inputs, outputs)) {
   const TensorView& y = outputs[0];
   if (count(y.dims) == 0) return;
-  x_ = ChannelsLast(inputs[0], memory.keeps_bf16);
+  x_ = ChannelsLast(inputs[0], memory.keeps_bf16, memory.repeats);
   out_ = spatial_of(y.dims, 2, y.dims.rank() - 2, 1);
   channels_ = y.dims[1];
   finishes_ = memory.finishes;

@@ -29,6 +29,7 @@ struct PixelMemory {
   // Multiples at which channels may be cut, so that runs have many pixels. 0: nowhere.
   int64_t channel_grain = 0;
   bool keeps_bf16 = false;  // x of bf16 is not widened
+  int64_t repeats = 1;      // of each channel of x
   CanStore finishes = stores_nothing;
 };
 

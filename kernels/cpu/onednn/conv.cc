@@ -242,10 +242,17 @@ bool runs_in_own_registers(const ConvLayer& layer, const Epilogues& epilogues) {
          epilogues.can_run_in_registers([](DataType storage) { return storage == DataType::kF32; });
 }
 
+// Groups of one input channel and several output channels.
+bool repeats_channels(const ConvLayer& layer) {
+  const int64_t groups = layer.op.groups, outputs = layer.w.dims[0];
+  return layer.w.dims[1] == 1 && groups > 1 && outputs > groups && outputs <= kMostRepeats * groups;
+}
+
 // Only where it may be faster, but for the epilogue. Empty, or why not.
 std::string why_too_slow(const ConvLayer& layer, Way way) {
   if (layer.request.ignore_speed_heuristics) return {};
   if (way != Way::kSums) return "chosen by measured times only";
+  if (is_8bit(layer.x.dtype) && repeats_channels(layer)) return "our own are faster";
   if (layer.x.dtype == DataType::kF32 && is_own_grouped(layer.op, layer.w.dims))
     return "our own convolutions of small groups are faster";
   if (layer.x.dtype == DataType::kBF16) return "our own convolutions of bf16 are no slower";
