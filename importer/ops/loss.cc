@@ -14,6 +14,7 @@ namespace {
 // weights [C].
 ValueId loss(Node& node, ValueId scores) {
   const DataType dtype = node.dtype(0, kFloats);
+  node.expect_same_dtype({0, 2});
   node.dtype(1, kIndices);
   const int rank = node.rank(0);
   if (rank < 2 || node.rank(1) != rank - 1)

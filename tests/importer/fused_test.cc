@@ -285,6 +285,14 @@ TEST(Fused, LossesLeaveIgnoredTargetsOut) {
   EXPECT_NEAR(numbers_of(evaluate(graph, {})[0])[0], (1 * 2 + 8 * 3) / 5.0, 1e-6);
 }
 
+TEST(Fused, WeightsOfALossHaveTheTypeOfItsScores) {
+  ModelBuilder model(13);
+  model.floats("x", {3, 4}, std::vector<float>(12)).integers("t", {0, 3, 1});
+  model.integers("w", {2, 1, 1, 3}).output("y");
+  model.node("NegativeLogLikelihoodLoss", {"x", "t", "w"}, {"y"});
+  EXPECT_THAT(error_of([&] { import_bytes(model.bytes(), ""); }), testing::HasSubstr("i64"));
+}
+
 // Faults that are known only at run time end the run.
 TEST(Fused, ConditionsOfTheRun) {
   ModelBuilder model(17);
