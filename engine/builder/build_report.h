@@ -38,7 +38,7 @@ struct BuildPlan {
   std::vector<BuildStep> steps;          // in execution order, without the steps of bodies
   std::vector<BuildDecision> decisions;  // what `anneal inspect --decisions` shows
   // For a GPU plan: layers that fall back to the CPU; steps on the GPU, steps on the CPU without
-  // those of sizes and conditions, and steps that copy between the two, all with those of bodies.
+  // those of sizes and conditions, and steps that copy, all with those of bodies.
   std::vector<BuildDecision> fallbacks;
   size_t gpu_steps = 0, cpu_steps = 0, copy_steps = 0;
   // Bytes of activations by device, the CPU last; empty if a size is open until inputs are set.

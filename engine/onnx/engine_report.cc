@@ -36,6 +36,12 @@ void add_fallbacks(const Plan& plan, std::vector<BuildDecision>& fallbacks) {
   for (const Plan& body : plan.bodies) add_fallbacks(body, fallbacks);
 }
 
+// Of a value to another device, layout or output. The optimizer leaves no other such layers.
+bool is_copy(const Step& step) {
+  const auto* pointwise = std::get_if<Pointwise>(&step.op);
+  return step.kernel == kTransfer || (pointwise && pointwise->program.is_identity());
+}
+
 void count_steps(const Plan& plan, BuildPlan& result) {
   std::unordered_set<std::string_view> for_shapes;  // names of layers
   for (const Decision& decision : plan.decisions)
@@ -45,7 +51,7 @@ void count_steps(const Plan& plan, BuildPlan& result) {
   };
   for (const Step& step : plan.steps) {
     if (!bodies_of(step.op).empty()) continue;  // its bodies' steps count
-    if (step.kernel == kTransfer)
+    if (is_copy(step))
       ++result.copy_steps;
     else if (step.device + 1u < plan.devices.size())
       ++result.gpu_steps;
