@@ -184,10 +184,10 @@ bool swap_in_product(Graph& graph, LayerId id, PassRun& run) {
       const LayerId moved = graph.add({.name = graph.layer(operand).name,
                                        .op = Transpose{*left},
                                        .inputs = {inputs[side]},
-                                       .origins = graph.layer(operand).origins});
+                                       .origins = graph.layer(operand).origins,
+                                       .output_names = {graph.value(given).name + "/swapped"}});
       inputs[side] = graph.layer(moved).outputs[0];
       graph.swap_names(moved, operand);
-      graph.swap_names(inputs[side], given);
     }
     const std::string name = layer.name;
     const Saving saved = whole ? saving_of(graph, given) : Saving{};
