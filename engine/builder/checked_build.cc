@@ -375,7 +375,7 @@ size_t Checker::count_of_inputs() const {
 // Empty for integer weights, of which no rule says how far they take results.
 std::string Checker::explanation(const Finding& worst) const {
   if (has_integer_weights(precision_)) return {};
-  return fmt::format(", and rounding explains {}", percent(kToldFrom * worst.explained));
+  return fmt::format(", and rounding explains {}", percent(worst.most()));
 }
 
 std::string Checker::outcome(const Round& round) const {
@@ -395,9 +395,8 @@ std::string Checker::outcome(const Round& round) const {
   if (worst.value.empty())
     text += ": no difference";
   else if (worst.is_count)
-    text +=
-        fmt::format(": {} of the elements of \"{}\" differ at most, and rounding explains {}",
-                    percent(worst.difference), worst.value, percent(kToldFrom * worst.explained));
+    text += fmt::format(": {} of the elements of \"{}\" differ at most, and rounding explains {}",
+                        percent(worst.difference), worst.value, percent(worst.most()));
   else if (!worst.is_lost)
     text += fmt::format(": \"{}\" is off by {} at most{}", worst.value, percent(worst.difference),
                         explanation(worst));

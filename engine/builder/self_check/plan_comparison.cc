@@ -134,6 +134,8 @@ void PlanComparison::judge(const ValueKey& key, DataType dtype, const ValueError
     now.explained = explained(key);
     now.difference = std::max(error.relative, error.worst / kSingleElement);
     now.excess = now.difference / now.explained;
+    if (now.difference > kUseless)
+      now.excess = std::max(now.excess, kToldFrom * now.difference / kUseless);
     now.is_lost = error.lost > 0;
   }
   if (std::pair(now.is_lost, now.excess) > std::pair(worst.is_lost, worst.excess)) worst = now;

@@ -1,6 +1,7 @@
 // f32 and a plan of lower precision side by side: the difference, and the layers that it comes
 // from.
 #pragma once
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
@@ -18,6 +19,8 @@ namespace anneal {
 // Layers that dominate a difference are looked for where it is more than the precision explains.
 // A warning starts at this factor: differences of deep networks vary with the inputs.
 inline constexpr double kToldFrom = 4;
+// Of a magnitude: a result that is further off gets a warning, however deep the network is.
+inline constexpr double kUseless = 0.5;
 
 // How far a judged value is from f32, over what the precision explains.
 struct Finding {
@@ -29,6 +32,10 @@ struct Finding {
   bool is_count = false;  // integers and booleans
   bool is_bad() const { return is_lost || excess > 1; }
   bool is_told() const { return is_lost || excess > kToldFrom; }
+  // The largest difference without a warning.
+  double most() const {
+    return is_count ? kToldFrom * explained : std::min(kToldFrom * explained, kUseless);
+  }
 };
 
 // Where a difference arises.

@@ -1,4 +1,5 @@
 // What counts as a difference from f32.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "anneal/engine/builder/self_check/plan_comparison.h"
@@ -52,6 +53,23 @@ TEST(PlanComparison, RoundingOfF32IsNoDifference) {
 TEST(PlanComparison, MoreThanThatIsOneAlsoWhereF32GivesZeros) {
   EXPECT_TRUE(compared(kRounding, kLossy).is_told());
   EXPECT_TRUE(compared(kZero, kLossy).is_told());
+}
+
+// However many steps there are, each with its rounding.
+TEST(PlanComparison, HalfOfAResultIsTheMostThatRoundingExplains) {
+  const auto scaled = [](double factor) {
+    std::string text =
+        "graph deep(x: f32[64])\n  s0 = Pointwise(x) program=\"(f32)->(f32) neg($0)\"\n";
+    constexpr int kSteps = 400;
+    for (int i = 1; i < kSteps; ++i)
+      text += fmt::format("  s{} = Pointwise(s{}) program=\"(f32)->(f32) neg($0)\"\n", i, i - 1);
+    return text +
+           fmt::format("  y = Pointwise(s{}) program=\"(f32)->(f32) mul($0,{}f32)\"\n  return y\n",
+                       kSteps - 1, factor);
+  };
+  EXPECT_FALSE(compared(scaled(2), scaled(1.25)).is_told());
+  EXPECT_TRUE(compared(scaled(2), scaled(0.75)).is_told());
+  EXPECT_EQ(compared(scaled(2), scaled(0.75)).most(), 0.5);
 }
 
 // Integers of 16 bits may be a step apart, as those of 8 bits may.
