@@ -128,23 +128,46 @@ bool has_integer_weights(const Plan& plan) {
   });
 }
 
-// Where a plan stores no weights in integers, although they were asked for.
-void warn_of_float_weights(const EngineFile& file, BuildReport& report) {
+// Whether a convolution or product, of a body too, multiplies integers of 8 bits.
+bool has_int8_layers(const Plan& plan) {
+  if (std::ranges::any_of(plan.bodies, has_int8_layers)) return true;
+  return std::ranges::any_of(plan.steps, [&](const Step& step) {
+    return (std::holds_alternative<Conv>(step.op) || std::holds_alternative<MatMul>(step.op)) &&
+           is_8bit(plan.slots[step.inputs[0]].type.dtype);
+  });
+}
+
+// What a plan should have and has not.
+struct Wanted {
+  bool (*is_in)(const Plan& plan);
+  std::string_view what, pass;
+  std::string_view if_none;  // why, if the pass refused no layer
+};
+
+// Names the first layer that the pass refused.
+void warn_if_missing(const Wanted& wanted, const EngineFile& file, BuildReport& report) {
   for (const Plan& plan : file.plans) {
-    if (has_integer_weights(plan)) continue;
-    const auto decision = std::ranges::find_if(plan.decisions, [](const Decision& each) {
-      return each.stage == "quantize_weights" && each.refused && !each.subject.empty();
+    if (wanted.is_in(plan)) continue;
+    const auto decision = std::ranges::find_if(plan.decisions, [&](const Decision& each) {
+      return each.stage == wanted.pass && each.refused && !each.subject.empty();
     });
     const std::string profile =
         file.plans.back().profile > 0 ? fmt::format(", profile {},", plan.profile) : "";
-    report.warnings.push_back(fmt::format(
-        "the plan for {}{} has no weights in integers: {}", plan.target, profile,
-        decision == plan.decisions.end()
-            ? "no product has a constant matrix of 1,024 numbers or more on the right, or a pass "
-              "was left out"
-            : fmt::format("layer \"{}\": {}", decision->subject, decision->text)));
+    report.warnings.push_back(
+        fmt::format("the plan for {}{} has no {}: {}", plan.target, profile, wanted.what,
+                    decision == plan.decisions.end()
+                        ? std::string(wanted.if_none)
+                        : fmt::format("layer \"{}\": {}", decision->subject, decision->text)));
   }
 }
+
+constexpr Wanted kIntegerWeights = {
+    has_integer_weights, "weights in integers", "quantize_weights",
+    "no product has a constant matrix of 1,024 numbers or more on the right, or a pass was left "
+    "out"};
+constexpr Wanted kInt8Layers = {has_int8_layers, "layers in int8", "insert_quantize",
+                                "no convolution or product of f32 has constant weights, or a pass "
+                                "was left out"};
 
 // Those that fit the sizes of the model's inputs, as far as these are bounded.
 std::vector<std::vector<Tensor>> samples_within(const Graph& model,
@@ -285,7 +308,10 @@ auto build_from(const OnnxModel& model, const BuildOptions& given, const Give& g
     ThreadTeam team(options.threads > 0 ? options.threads : hardware_threads());
     pack_weights(file, team);
   }
-  if (!options.precision.weight_format.empty()) warn_of_float_weights(file, report);
+  if (!options.precision.weight_format.empty()) warn_if_missing(kIntegerWeights, file, report);
+  if (options.precision.ranges && options.precision.allows(Precision::kI8) &&
+      !options.precision.allows_half() && options.precision.layers.empty())
+    warn_if_missing(kInt8Layers, file, report);
   recipe.back_to_f32 = report.self_check.back_to_f32;
   file.recipe = to_string(recipe);
   report_plans(file, report);

@@ -396,7 +396,7 @@ class Chooser {
     const DataType half = halves_[id];
     if (!is_half(half)) {
       if (asked_.of(layer) == Precision::kF32 && options_.allows_half())
-        stays(id, "is f32, as requested");
+        stays(id, "is f32, as requested or for the self-check");
       return;
     }
     const bool is_free = !asked_.of(layer);

@@ -192,6 +192,8 @@ class DataCommand(command_case.Command):
         self.assertRegex(table, r'\nlayer "product" (mse|largest) \S+ \S+\n')
         self.anneal("build", "m.onnx", "--int8", "--calibration", "m.ranges", "-o", "q.engine")
         self.anneal("inspect", "q.engine", "--decisions", out=["i8", "is int8", "of its results' mean square"])
+        self.anneal("build", "m.onnx", "--int8", "--calibration", "m.ranges", "--max-layer-error", "0", "-o", "q.engine",
+                    says='the plan for cpu has no layers in int8: layer "product": stays float: its error in 8 bits would be')
         self.anneal("calibrate", "m.onnx", "--data", "x.npy", "--method", "minmax", "--fit-weights", "off", "--correct-bias", "on", "-o", "b.ranges")
         self.assertIn('layer "product" largest', (self.at / "b.ranges").read_text())
         self.assertIn('bias "product"', (self.at / "b.ranges").read_text())

@@ -192,7 +192,7 @@ Calibration calibrate(const Graph& model, const std::shared_ptr<const Dataset>& 
   if (!has_values_to_calibrate(graph))
     fail(ErrorCode::kInvalidArgument,
          "the model has nothing to calibrate: no convolution or product of f32 by constant weights "
-         "that is not quantized already");
+         "that is not quantized already; transposed convolutions have no form in 8 bits");
   Calibration result;
   CalibrationTable& table = result.table;
   calibrator.equalize(graph, table);
