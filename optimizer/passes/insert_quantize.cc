@@ -9,7 +9,8 @@
 // from -127 to 127, without zero points; where the table says so, by scales fitted to them, and
 // with a bias added to the layer's sums. Elementwise layers and those that move elements read the
 // quantized value as well, so that one is stored, not two; a residual sum so reads 8 bits of its
-// skip branch, and of the convolution before it the sums. Changes numerics.
+// skip branch, and of the convolution before it the sums. Elementwise layers read inputs of the
+// model in f32. Changes numerics.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -60,7 +61,8 @@ class Inserter {
     const auto asked = asked_.of(graph_.layer(id));
     if (asked ? *asked != Precision::kI8 : !options_.allows(Precision::kI8)) {
       if (asked && options_.allows(Precision::kI8))
-        run_.refused(name, fmt::format("is {}, as requested", anneal::to_string(*asked)));
+        run_.refused(name, fmt::format("is {}, as requested or for the self-check",
+                                       anneal::to_string(*asked)));
       return false;
     }
     const auto layer = quantizable(graph_, id);
@@ -179,8 +181,11 @@ class Inserter {
       run_.refused(name, "is in 8 bits for products alone: " + why);
       return back;
     }
+    // An input of the model is there in f32 anyway.
+    const bool is_input = producer(graph_, value) == LayerId::kNone;
     for (const LayerId reader : readers)
-      if (does_not_mind(graph_, reader)) read_instead(reader, value, back);
+      if (does_not_mind(graph_, reader) && !(is_input && op_as<Pointwise>(graph_, reader)))
+        read_instead(reader, value, back);
     return back;
   }
 
