@@ -143,6 +143,7 @@ def cases():
     for w, more in (((64, 32, 2, 2), {"strides": [2, 2]}), ((64, 32, 4, 4), {"strides": [2, 2], "pads": [1] * 4}),
                     ((64, 1, 4, 4), {"strides": [2, 2], "pads": [1] * 4, "group": 64})):
         yield "ConvTranspose", [f32(*IMAGE)], [f32(*w)], more
+    yield "ConvTranspose", [f32(1, 56, 64, 64)], [f32(56, 1, 9, 9)], {"strides": [2, 2], "pads": [4] * 4}
     scale, zero = number(0.02), number(128, np.uint8)
     for w, group in ((i8(64, 64, 3, 3), 1), (u8(64, 64, 3, 3), 1), (i8(64, 1, 3, 3), 64), (u8(64, 1, 3, 3), 64)):
         w_zero = number(131 if w.dtype == np.uint8 else 0, w.dtype)

@@ -1,6 +1,7 @@
 // ConvTranspose of few output channels: "cpu.conv_transpose.columns". Each input pixel is
-// multiplied by all taps at once, a row of a product, and each output adds up the taps that it
-// meets. This is the overlap-add of an inverse STFT, and the last layer of many decoders.
+// multiplied by all taps at once, a row of a product, whose parts for a row of the kernel are added
+// to a row of outputs. This is the overlap-add of an inverse STFT, and the last layer of many
+// decoders.
 //
 // Work is cut into bands of outputs along the longest axis; a band's products stay in a thread's
 // memory. Input rows that two bands meet are multiplied twice.
@@ -9,6 +10,7 @@
 #include <limits>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
@@ -46,12 +48,14 @@ class ColumnsTranspose final : public Kernel {
         epilogue_(std::move(epilogue)) {
     const TensorView w = kernel_view(*request.inputs[1].constant);
     const PackLayout layout = layout_of(w.dims);
-    PackSource source;
-    source.data = w.data;
-    source.column_stride = 1;
-    source.k_dims = {w.dims[0]};
-    source.k_strides = {w.strides[0]};
-    packed_ = packed_constant(request, layout.form(), layout.bytes(), [&](std::byte* to) {
+    const std::string form = layout.form() + ", outputs of a tap";
+    packed_ = packed_constant(request, form, layout.bytes(), [&](std::byte* to) {
+      const std::vector<float> by_tap = outputs_of_taps(w);
+      PackSource source;
+      source.data = reinterpret_cast<const std::byte*>(by_tap.data());
+      source.column_stride = 1;
+      source.k_dims = {w.dims[0]};
+      source.k_strides = {layout.n};
       for_parts(request, layout.panels(),
                 [&](int64_t panel) { pack_panel(layout, source, panel, to, PackTo::kMemory); });
     });
@@ -75,7 +79,10 @@ class ColumnsTranspose final : public Kernel {
     cut(p, threads);
     const auto pixels = static_cast<size_t>(p.widest * pixels_beside(p));
     p.sums_at = cache_aligned(pixels * static_cast<size_t>(p.layout.padded_columns()) * 4);
-    p.tape_at = p.sums_at + cache_aligned(static_cast<size_t>(kPixelsAtOnce * outputs_of(p)) * 4);
+    int64_t longest = 0;
+    for (int64_t band = 0; band < p.bands; ++band)
+      longest = std::max(longest, line_of(p, box(p, band), outputs_of_band(p, band)).size());
+    p.tape_at = p.sums_at + cache_aligned(static_cast<size_t>(longest * outputs_of(p)) * 4);
     p.part_bytes = cache_aligned(p.tape_at + epilogue_.scratch_bytes());
     p.parts_at = p.x.staged_bytes();
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
@@ -97,11 +104,28 @@ class ColumnsTranspose final : public Kernel {
   }
 
  private:
-  // Positions [begin, end) of each spatial axis of the input.
+  // Positions [begin, end) of each spatial axis, of the input or the output.
   struct Box {
     Spatial begin{}, end{};
     int64_t size(size_t axis) const { return end[axis] - begin[axis]; }
   };
+  // Outputs [begin, end) of a row, some of which may be padding.
+  struct Line {
+    int64_t begin = 0, end = 0;
+    int64_t size() const { return end - begin; }
+  };
+
+  // [inputs, outputs, taps...] as [inputs][taps][outputs].
+  static std::vector<float> outputs_of_taps(const TensorView& w) {
+    const int64_t outputs = w.dims[1], taps = count(w.dims) / (w.dims[0] * outputs);
+    std::vector<float> by_tap(static_cast<size_t>(count(w.dims)));
+    float* to = by_tap.data();
+    for (int64_t input = 0; input < w.dims[0]; ++input)
+      for (int64_t tap = 0; tap < taps; ++tap)
+        for (int64_t output = 0; output < outputs; ++output)
+          *to++ = w.as<float>()[(input * outputs + output) * taps + tap];
+    return by_tap;
+  }
 
   PackLayout layout_of(const Dims& w) const { return PackLayout(gemm_, w[0], count(w) / w[0]); }
   static int64_t outputs_of(const PreparedColumns& p) { return p.layout.n / p.window.taps(); }
@@ -146,26 +170,43 @@ class ColumnsTranspose final : public Kernel {
     return met;
   }
 
+  static Box outputs_of_band(const PreparedColumns& p, int64_t band) {
+    Box outputs{{}, p.window.out};
+    outputs.begin[p.outer] = band * p.band;
+    outputs.end[p.outer] = std::min((band + 1) * p.band, p.window.out[p.outer]);
+    return outputs;
+  }
+
+  // All outputs that the columns of `met` reach, and those of the band.
+  static Line line_of(const PreparedColumns& p, const Box& met, const Box& outputs) {
+    const Window& window = p.window;
+    const int64_t reach = (window.kernel[2] - 1) * window.dilation[2] + 1;
+    Line line{outputs.begin[2], outputs.end[2]};
+    if (met.size(2) <= 0) return line;
+    const int64_t first = met.begin[2] * window.stride[2] - window.pad[2];
+    const int64_t last = (met.end[2] - 1) * window.stride[2] - window.pad[2];
+    return {std::min(line.begin, first), std::max(line.end, last + reach)};
+  }
+
   void run_band(const PreparedColumns& p, const LaunchArgs& args, const std::byte* x, int64_t image,
                 int64_t band, std::byte* memory) const {
-    const Box met = box(p, band);
+    const Box met = box(p, band), outputs = outputs_of_band(p, band);
     auto* const products = reinterpret_cast<float*>(memory);
     multiply(p, reinterpret_cast<const float*>(x) + image * p.x.image_stride, met, products);
-    Spatial begin{}, end = p.window.out;
-    begin[p.outer] = band * p.band;
-    end[p.outer] = std::min((band + 1) * p.band, end[p.outer]);
-    for (int64_t z = begin[0]; z < end[0]; ++z)
-      for (int64_t y = begin[1]; y < end[1]; ++y)
-        for (int64_t first = begin[2]; first < end[2]; first += kPixelsAtOnce) {
-          const int64_t pixels = std::min(kPixelsAtOnce, end[2] - first);
-          auto* const sums = reinterpret_cast<float*>(memory + p.sums_at);
-          for (int64_t i = 0; i < pixels; ++i)
-            add_up(p, products, met, {z, y, first + i}, sums + i * outputs_of(p));
+    const Line line = line_of(p, met, outputs);
+    auto* const sums = reinterpret_cast<float*>(memory + p.sums_at);
+    for (int64_t z = outputs.begin[0]; z < outputs.end[0]; ++z)
+      for (int64_t y = outputs.begin[1]; y < outputs.end[1]; ++y) {
+        std::fill_n(sums, line.size() * outputs_of(p), 0.0F);
+        add_rows(p, products, met, z, y, line.begin, sums);
+        for (int64_t first = outputs.begin[2]; first < outputs.end[2]; first += kPixelsAtOnce) {
+          const int64_t pixels = std::min(kPixelsAtOnce, outputs.end[2] - first);
           const int64_t row =
               ((image * p.window.out[0] + z) * p.window.out[1] + y) * p.window.out[2] + first;
-          epilogue_.run(p.space, args, {sums, outputs_of(p)}, {row, pixels, 0, outputs_of(p)},
-                        memory + p.tape_at);
+          epilogue_.run(p.space, args, {sums + (first - line.begin) * outputs_of(p), outputs_of(p)},
+                        {row, pixels, 0, outputs_of(p)}, memory + p.tape_at);
         }
+      }
   }
 
   // The pixels of the box by all taps of all outputs.
@@ -191,23 +232,35 @@ class ColumnsTranspose final : public Kernel {
         }
   }
 
-  // The taps that an output position meets, of all output channels.
-  static void add_up(const PreparedColumns& p, const float* products, const Box& met,
-                     const Spatial& at, float* sums) {
-    const int64_t outputs = outputs_of(p), taps = p.window.taps();
-    std::fill(sums, sums + outputs, 0.0F);
-    for (const Meeting& z : p.axes[0].of(at[0]))
-      for (const Meeting& y : p.axes[1].of(at[1]))
-        for (const Meeting& x : p.axes[2].of(at[2])) {
-          const int64_t pixel =
-              ((z.position - met.begin[0]) * met.size(1) + y.position - met.begin[1]) *
-                  met.size(2) +
-              x.position - met.begin[2];
-          const float* const tap = products + pixel * p.layout.padded_columns() +
-                                   (z.tap * p.window.kernel[1] + y.tap) * p.window.kernel[2] +
-                                   x.tap;
-          for (int64_t output = 0; output < outputs; ++output) sums[output] += tap[output * taps];
-        }
+  // What the pixels of the box contribute to row (z, y) of the output, whose elements from column
+  // `begin` on are `sums`.
+  static void add_rows(const PreparedColumns& p, const float* products, const Box& met, int64_t z,
+                       int64_t y, int64_t begin, float* sums) {
+    const Window& window = p.window;
+    const int64_t outputs = outputs_of(p), pitch = p.layout.padded_columns();
+    // Taps without gaps are added at once.
+    const int64_t runs = window.dilation[2] == 1 ? 1 : window.kernel[2];
+    const int64_t run = window.kernel[2] / runs * outputs;
+    const int64_t first = met.begin[2] * window.stride[2] - window.pad[2] - begin;
+    for (const Meeting& of_z : p.axes[0].of(z))
+      for (const Meeting& of_y : p.axes[1].of(y)) {
+        const int64_t row =
+            (of_z.position - met.begin[0]) * met.size(1) + of_y.position - met.begin[1];
+        const float* from = products + row * met.size(2) * pitch +
+                            (of_z.tap * window.kernel[1] + of_y.tap) * window.kernel[2] * outputs;
+        float* to = sums + first * outputs;
+        for (int64_t x = 0; x < met.size(2); ++x, from += pitch, to += window.stride[2] * outputs)
+          for (int64_t i = 0; i < runs; ++i)
+            add(from + i * run, run, to + i * window.dilation[2] * outputs);
+      }
+  }
+
+  static void add(const float* from, int64_t count, float* to) {
+    using Four = float __attribute__((vector_size(16), aligned(4), may_alias));
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4)
+      *reinterpret_cast<Four*>(to + i) += *reinterpret_cast<const Four*>(from + i);
+    for (; i < count; ++i) to[i] += from[i];
   }
 
   ConvTranspose op_;
@@ -218,7 +271,7 @@ class ColumnsTranspose final : public Kernel {
 };
 
 KernelResult make_columns(const ConvTranspose& op, const Request& request) {
-  constexpr int64_t kFewOutputs = 8, kMostPhases = 64, kMostMet = 8, kMostStride = 1 << 16;
+  constexpr int64_t kFewOutputs = 16, kMostPhases = 64, kMostStride = 1 << 16;
   if (request.inputs[0].type.dtype != DataType::kF32) return refuse("only f32");
   const Tensor* const w = request.inputs[1].constant;
   if (w == nullptr || w->dtype() != DataType::kF32) return refuse("weights that are not constant");
@@ -226,16 +279,14 @@ KernelResult make_columns(const ConvTranspose& op, const Request& request) {
   if (dims.rank() < 3 || dims.rank() > 5) return refuse("only one to three spatial axes");
   if (op.groups != 1) return refuse("groups");
   if (count(dims) == 0) return refuse("nothing to compute");
-  int64_t phases = 1, met = 1;  // inputs that an output meets
-  for (size_t axis = 0; axis < op.strides.size(); ++axis) {
-    if (op.strides[axis] > kMostStride) return refuse("a stride of more than 65536");
-    phases *= op.strides[axis];
-    met *= ceil_div(dims[static_cast<int>(axis) + 2], op.strides[axis]);
+  int64_t phases = 1;
+  for (const int64_t stride : op.strides) {
+    if (stride > kMostStride) return refuse("a stride of more than 65536");
+    phases *= stride;
   }
-  if (!request.ignore_speed_heuristics && phases <= kMostPhases) {
-    if (dims[1] > kFewOutputs) return refuse("more than 8 output channels");
-    if (phases == 1 || met > kMostMet) return refuse("outputs that meet many inputs");
-  }
+  // More of them fill the register tiles of a product for each phase.
+  if (!request.ignore_speed_heuristics && phases <= kMostPhases && dims[1] > kFewOutputs)
+    return refuse("more than 16 output channels");
   auto epilogue = Epilogue::make(request, DataType::kF32);
   if (!epilogue) return refuse(epilogue.reason());
   return std::make_unique<ColumnsTranspose>(op, request, std::move(*epilogue));
