@@ -110,6 +110,21 @@ graph sum(a: f32[A,3], b: f32[B,3], c: f32[C,3])
   EXPECT_EQ(drawn.dims[2][0], drawn.dims[0][0] + drawn.dims[1][0]);
 }
 
+// Tokens times a mask; a step times frequencies is no mask.
+TEST(DrawnInputs, AMaskIsAFactorOfComputedNumbers) {
+  const Drawn drawn = draw_and_run(R"txt(
+graph masked(x: f32[2,5,4], mask: i64[2,5], steps: i64[2,1])
+  const frequencies: f32[4] = {1, 0.1, 0.01, 0.001}
+  n = Normalize(x) axes=[2] epsilon=0.1
+  m = Reshape(mask, i64{0,0,1})
+  y = Pointwise(n, m) program="(f32,i64)->(f32) mul($0,f32($1))"
+  z = Pointwise(steps, frequencies) program="(i64,f32)->(f32) sin(mul(f32($0),$1))"
+  return y, z
+)txt");
+  EXPECT_EQ(drawn.ranges[1], (InputRange{0, 1, InputRole::kMask}));
+  EXPECT_EQ(drawn.ranges[2], (InputRange{0, 9, InputRole::kNumber}));
+}
+
 TEST(DrawnInputs, PlacesOfOneRowDiffer) {
   const Drawn drawn = draw_and_run(R"txt(
 graph cache(past: f32[1,8,4], new: f32[1,3,4], at: i64[1,3,4])

@@ -249,6 +249,7 @@ class ProgramWalk {
         if (a == ValueInterval{1, 1}) tested(right);
         return {a.low - b.high, a.high - b.low};
       case Opcode::kMul:
+        multiplied(left, right);
         return of_corners(a, b, product_of);
       case Opcode::kDiv:
         return quotient(a, b, type);
@@ -314,6 +315,14 @@ class ProgramWalk {
       std::optional<ValueInterval>& within = uses_[value.port].within;
       within = within ? united(*within, other.range) : other.range;
     }
+  }
+
+  // An integer times computed numbers, or times another input, is a mask. Times a table it is a
+  // position.
+  void multiplied(const ValueRange& a, const ValueRange& b) {
+    for (const auto& [value, other] : {std::pair(a, b), std::pair(b, a)})
+      if (value.port >= 0 && (other.port >= 0 || other.range == ValueInterval{}))
+        uses_[value.port].is_factor = true;
   }
 
   void tested(const ValueRange& value) {

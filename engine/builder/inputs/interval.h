@@ -42,6 +42,7 @@ ValueRange united(const ValueRange& a, const ValueRange& b);
 struct PortUse {
   bool is_tested = false;        // 1 - x, or taken for a boolean
   bool is_compared = false;      // x == 0 or x == 1
+  bool is_factor = false;        // of computed numbers
   std::set<int64_t> looked_for;  // x == 32000, as for the place of an image; not all of many
   std::optional<ValueInterval>
       within;  // of the indices, or other known numbers, that it is compared to
