@@ -375,7 +375,8 @@ size_t Checker::count_of_inputs() const {
 // Empty for integer weights, of which no rule says how far they take results.
 std::string Checker::explanation(const Finding& worst) const {
   if (has_integer_weights(precision_)) return {};
-  return fmt::format(", and rounding explains {}", percent(worst.most()));
+  return fmt::format(", {} {}", worst.is_capped() ? "and the limit is" : "and rounding explains",
+                     percent(worst.most()));
 }
 
 std::string Checker::outcome(const Round& round) const {

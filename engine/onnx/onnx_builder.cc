@@ -166,8 +166,8 @@ constexpr Wanted kIntegerWeights = {
     "no product has a constant matrix of 1,024 numbers or more on the right, or a pass was left "
     "out"};
 constexpr Wanted kInt8Layers = {has_int8_layers, "layers in int8", "insert_quantize",
-                                "no convolution or product of f32 has constant weights, or a pass "
-                                "was left out"};
+                                "no convolution or product of f32 has constant weights, a pass was "
+                                "left out, or no kernel takes them"};
 
 // Those that fit the sizes of the model's inputs, as far as these are bounded.
 std::vector<std::vector<Tensor>> samples_within(const Graph& model,

@@ -181,7 +181,7 @@ class Inserter {
       run_.refused(name, "is in 8 bits for products alone: " + why);
       return back;
     }
-    // An input of the model is there in f32 anyway.
+    // An input of the graph is there in f32 anyway.
     const bool is_input = producer(graph_, value) == LayerId::kNone;
     for (const LayerId reader : readers)
       if (does_not_mind(graph_, reader) && !(is_input && op_as<Pointwise>(graph_, reader)))

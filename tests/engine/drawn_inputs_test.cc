@@ -110,19 +110,23 @@ graph sum(a: f32[A,3], b: f32[B,3], c: f32[C,3])
   EXPECT_EQ(drawn.dims[2][0], drawn.dims[0][0] + drawn.dims[1][0]);
 }
 
-// Tokens times a mask; a step times frequencies is no mask.
+// Tokens times a mask; no masks are a step times constant frequencies, a square, and pixels.
 TEST(DrawnInputs, AMaskIsAFactorOfComputedNumbers) {
   const Drawn drawn = draw_and_run(R"txt(
-graph masked(x: f32[2,5,4], mask: i64[2,5], steps: i64[2,1])
+graph masked(x: f32[2,5,4], mask: i64[2,5], steps: i64[2,1], counts: i64[4], pixels: u8[2,5,4])
   const frequencies: f32[4] = {1, 0.1, 0.01, 0.001}
   n = Normalize(x) axes=[2] epsilon=0.1
   m = Reshape(mask, i64{0,0,1})
   y = Pointwise(n, m) program="(f32,i64)->(f32) mul($0,f32($1))"
   z = Pointwise(steps, frequencies) program="(i64,f32)->(f32) sin(mul(f32($0),$1))"
-  return y, z
+  squares = Pointwise(counts) program="(i64)->(f32) %0=f32($0); mul(%0,%0)"
+  shaded = Pointwise(n, pixels) program="(f32,u8)->(f32) mul($0,f32($1))"
+  return y, z, squares, shaded
 )txt");
   EXPECT_EQ(drawn.ranges[1], (InputRange{0, 1, InputRole::kMask}));
   EXPECT_EQ(drawn.ranges[2], (InputRange{0, 9, InputRole::kNumber}));
+  EXPECT_EQ(drawn.ranges[3], (InputRange{0, 9, InputRole::kNumber}));
+  EXPECT_EQ(drawn.ranges[4], (InputRange{0, 255, InputRole::kNumber}));
 }
 
 TEST(DrawnInputs, PlacesOfOneRowDiffer) {

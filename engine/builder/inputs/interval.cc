@@ -321,7 +321,8 @@ class ProgramWalk {
   // position.
   void multiplied(const ValueRange& a, const ValueRange& b) {
     for (const auto& [value, other] : {std::pair(a, b), std::pair(b, a)})
-      if (value.port >= 0 && (other.port >= 0 || other.range == ValueInterval{}))
+      if (value.port >= 0 && value.port != other.port &&
+          (other.port >= 0 || other.range == ValueInterval{}))
         uses_[value.port].is_factor = true;
   }
 

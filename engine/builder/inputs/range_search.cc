@@ -140,9 +140,10 @@ InputRange RangeSearch::drawn(size_t input, bool is_limited, const RangeFindings
   if (is_limited) return within(limits.low, limits.high, InputRole::kIndex);
   if (use.within)
     return within(std::max(1.0, use.within->low), use.within->high + 1, InputRole::kIndex);
-  if (use.is_compared || use.is_factor) return within(0, 1, InputRole::kMask);
+  if (use.is_compared) return within(0, 1, InputRole::kMask);
   const ValueInterval all = ValueInterval::of(dtype);
   if (is_8bit(dtype)) return within(std::max(all.low, limits.low), all.high, InputRole::kNumber);
+  if (use.is_factor) return within(0, 1, InputRole::kMask);
   return within(0, kUsualHigh, InputRole::kNumber);
 }
 

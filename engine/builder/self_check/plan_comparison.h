@@ -1,7 +1,6 @@
 // f32 and a plan of lower precision side by side: the difference, and the layers that it comes
 // from.
 #pragma once
-#include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
@@ -32,10 +31,10 @@ struct Finding {
   bool is_count = false;  // integers and booleans
   bool is_bad() const { return is_lost || excess > 1; }
   bool is_told() const { return is_lost || excess > kToldFrom; }
+  // Whether rounding alone could make the result useless.
+  bool is_capped() const { return !is_count && kToldFrom * explained > kUseless; }
   // The largest difference without a warning.
-  double most() const {
-    return is_count ? kToldFrom * explained : std::min(kToldFrom * explained, kUseless);
-  }
+  double most() const { return is_capped() ? kUseless : kToldFrom * explained; }
 };
 
 // Where a difference arises.

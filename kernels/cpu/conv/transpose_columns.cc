@@ -271,7 +271,8 @@ class ColumnsTranspose final : public Kernel {
 };
 
 KernelResult make_columns(const ConvTranspose& op, const Request& request) {
-  constexpr int64_t kFewOutputs = 16, kMostPhases = 64, kMostStride = 1 << 16;
+  constexpr int64_t kVeryFewOutputs = 8, kFewOutputs = 16, kFewInputs = 16, kMostPhases = 64,
+                    kMostStride = 1 << 16;
   if (request.inputs[0].type.dtype != DataType::kF32) return refuse("only f32");
   const Tensor* const w = request.inputs[1].constant;
   if (w == nullptr || w->dtype() != DataType::kF32) return refuse("weights that are not constant");
@@ -284,9 +285,12 @@ KernelResult make_columns(const ConvTranspose& op, const Request& request) {
     if (stride > kMostStride) return refuse("a stride of more than 65536");
     phases *= stride;
   }
-  // More of them fill the register tiles of a product for each phase.
-  if (!request.ignore_speed_heuristics && phases <= kMostPhases && dims[1] > kFewOutputs)
-    return refuse("more than 16 output channels");
+  // Otherwise outputs fill the register tiles of a product for each phase.
+  if (!request.ignore_speed_heuristics && phases <= kMostPhases) {
+    if (dims[1] > kFewOutputs) return refuse("more than 16 output channels");
+    if (dims[1] > kVeryFewOutputs && dims[0] < kFewInputs)
+      return refuse("more than 8 output channels of fewer than 16 input channels");
+  }
   auto epilogue = Epilogue::make(request, DataType::kF32);
   if (!epilogue) return refuse(epilogue.reason());
   return std::make_unique<ColumnsTranspose>(op, request, std::move(*epilogue));
