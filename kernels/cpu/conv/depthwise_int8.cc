@@ -345,6 +345,7 @@ KernelResult make_depthwise_int8(const Conv& op, const Request& request) {
   }
   const int64_t channels = shape[0].value();
   if (shape[1].value() != 1) return refuse("groups of several input channels");
+  if (channels != op.groups && op.groups < 2) return refuse("a single group");
   if (channels > kMostRepeats * op.groups) return refuse("groups of many output channels");
   if (rows > PixelTaps::kMostRows) return refuse("more than 64 rows of taps");
   if (shape[shape.rank() - 1].value() > kMostColumns) return refuse("windows of many columns");

@@ -258,6 +258,7 @@ KernelResult make_depthwise_nhwc(const Conv& op, const Request& request) {
   if (!w.shape[0].known() || w.shape[0].value() > kMostRepeats * op.groups)
     return refuse("groups of many output channels, or of an unknown number");
   const int64_t channels = w.shape[0].value();
+  if (channels != op.groups && op.groups < 2) return refuse("a single group");
   if (channels != op.groups && is_half(x)) return refuse("several output channels of 16 bits");
   const RunDepthwise loops = depthwise_of(isa_of(request.device), channels);
   if (loops.lanes > channels) return refuse("fewer channels than the lanes of a vector");
