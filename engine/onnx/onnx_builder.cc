@@ -137,14 +137,14 @@ bool has_int8_layers(const Plan& plan) {
   });
 }
 
-// What a plan should have and has not.
+// Something that the options ask for, and the pass that makes it.
 struct Wanted {
   bool (*is_in)(const Plan& plan);
   std::string_view what, pass;
-  std::string_view if_none;  // why, if the pass refused no layer
+  std::string_view if_none;  // the reason if the pass refused no layer
 };
 
-// Names the first layer that the pass refused.
+// A warning for each plan without it, with the first layer that the pass refused.
 void warn_if_missing(const Wanted& wanted, const EngineFile& file, BuildReport& report) {
   for (const Plan& plan : file.plans) {
     if (wanted.is_in(plan)) continue;

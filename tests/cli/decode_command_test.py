@@ -26,7 +26,7 @@ def with_strings(made, **attributes):
     return made + b"".join(field(5, field(1, name) + field(4, value) + field(20, 3)) for name, value in attributes.items())
 
 
-# The cache is a buffer that a run updates, of floats or of integers of so many bits.
+# The cache is a buffer that a run updates. bits: of its elements, floats or integers.
 def grouped(bits=32):
     element, width = {32: (F32, 4), 8: (I8, 4), 4: (U8, 2)}[bits]
     scales = [] if bits == 32 else ["", "", "", "", "", "scale", "scale"]

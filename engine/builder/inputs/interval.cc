@@ -317,8 +317,8 @@ class ProgramWalk {
     }
   }
 
-  // An integer times computed numbers, or times another input, is a mask. Times a table it is a
-  // position.
+  // An integer input that multiplies computed numbers or another input is taken for a mask. One
+  // that multiplies a constant table is a position.
   void multiplied(const ValueRange& a, const ValueRange& b) {
     for (const auto& [value, other] : {std::pair(a, b), std::pair(b, a)})
       if (value.port >= 0 && value.port != other.port &&

@@ -1,6 +1,5 @@
 // "cpu.conv.depthwise_int8".
 #include "anneal/kernels/cpu/conv/depthwise_int8.h"
-#include "anneal/kernels/cpu/conv/direct.h"
 
 #include <fmt/format.h>
 
@@ -14,6 +13,7 @@
 #include "anneal/core/new_tensor.h"
 #include "anneal/kernels/cpu/base/device.h"
 #include "anneal/kernels/cpu/base/entries.h"
+#include "anneal/kernels/cpu/conv/direct.h"
 #include "anneal/kernels/cpu/conv/pixel_runs.h"
 #include "anneal/kernels/cpu/conv/start_offsets.h"
 #include "anneal/kernels/cpu/conv/window.h"

@@ -79,10 +79,8 @@ class ColumnsTranspose final : public Kernel {
     cut(p, threads);
     const auto pixels = static_cast<size_t>(p.widest * pixels_beside(p));
     p.sums_at = cache_aligned(pixels * static_cast<size_t>(p.layout.padded_columns()) * 4);
-    int64_t longest = 0;
-    for (int64_t band = 0; band < p.bands; ++band)
-      longest = std::max(longest, line_of(p, box(p, band), outputs_of_band(p, band)).size());
-    p.tape_at = p.sums_at + cache_aligned(static_cast<size_t>(longest * outputs_of(p)) * 4);
+    const int64_t row = p.outer == 2 ? p.band : p.window.out[2];
+    p.tape_at = p.sums_at + cache_aligned(static_cast<size_t>(row * outputs_of(p)) * 4);
     p.part_bytes = cache_aligned(p.tape_at + epilogue_.scratch_bytes());
     p.parts_at = p.x.staged_bytes();
     p.workspace_bytes = p.parts_at + p.part_bytes * static_cast<size_t>(threads);
@@ -108,11 +106,6 @@ class ColumnsTranspose final : public Kernel {
   struct Box {
     Spatial begin{}, end{};
     int64_t size(size_t axis) const { return end[axis] - begin[axis]; }
-  };
-  // Outputs [begin, end) of a row, some of which may be padding.
-  struct Line {
-    int64_t begin = 0, end = 0;
-    int64_t size() const { return end - begin; }
   };
 
   // [inputs, outputs, taps...] as [inputs][taps][outputs].
@@ -170,40 +163,24 @@ class ColumnsTranspose final : public Kernel {
     return met;
   }
 
-  static Box outputs_of_band(const PreparedColumns& p, int64_t band) {
-    Box outputs{{}, p.window.out};
-    outputs.begin[p.outer] = band * p.band;
-    outputs.end[p.outer] = std::min((band + 1) * p.band, p.window.out[p.outer]);
-    return outputs;
-  }
-
-  // All outputs that the columns of `met` reach, and those of the band.
-  static Line line_of(const PreparedColumns& p, const Box& met, const Box& outputs) {
-    const Window& window = p.window;
-    const int64_t reach = (window.kernel[2] - 1) * window.dilation[2] + 1;
-    Line line{outputs.begin[2], outputs.end[2]};
-    if (met.size(2) <= 0) return line;
-    const int64_t first = met.begin[2] * window.stride[2] - window.pad[2];
-    const int64_t last = (met.end[2] - 1) * window.stride[2] - window.pad[2];
-    return {std::min(line.begin, first), std::max(line.end, last + reach)};
-  }
-
   void run_band(const PreparedColumns& p, const LaunchArgs& args, const std::byte* x, int64_t image,
                 int64_t band, std::byte* memory) const {
-    const Box met = box(p, band), outputs = outputs_of_band(p, band);
+    const Box met = box(p, band);
     auto* const products = reinterpret_cast<float*>(memory);
     multiply(p, reinterpret_cast<const float*>(x) + image * p.x.image_stride, met, products);
-    const Line line = line_of(p, met, outputs);
+    Box out{{}, p.window.out};
+    out.begin[p.outer] = band * p.band;
+    out.end[p.outer] = std::min((band + 1) * p.band, out.end[p.outer]);
     auto* const sums = reinterpret_cast<float*>(memory + p.sums_at);
-    for (int64_t z = outputs.begin[0]; z < outputs.end[0]; ++z)
-      for (int64_t y = outputs.begin[1]; y < outputs.end[1]; ++y) {
-        std::fill_n(sums, line.size() * outputs_of(p), 0.0F);
-        add_rows(p, products, met, z, y, line.begin, sums);
-        for (int64_t first = outputs.begin[2]; first < outputs.end[2]; first += kPixelsAtOnce) {
-          const int64_t pixels = std::min(kPixelsAtOnce, outputs.end[2] - first);
+    for (int64_t z = out.begin[0]; z < out.end[0]; ++z)
+      for (int64_t y = out.begin[1]; y < out.end[1]; ++y) {
+        add_rows(p, products, met, {z, y, out.begin[2]}, out.size(2), sums);
+        for (int64_t first = 0; first < out.size(2); first += kPixelsAtOnce) {
+          const int64_t pixels = std::min(kPixelsAtOnce, out.size(2) - first);
           const int64_t row =
-              ((image * p.window.out[0] + z) * p.window.out[1] + y) * p.window.out[2] + first;
-          epilogue_.run(p.space, args, {sums + (first - line.begin) * outputs_of(p), outputs_of(p)},
+              ((image * p.window.out[0] + z) * p.window.out[1] + y) * p.window.out[2] +
+              out.begin[2] + first;
+          epilogue_.run(p.space, args, {sums + first * outputs_of(p), outputs_of(p)},
                         {row, pixels, 0, outputs_of(p)}, memory + p.tape_at);
         }
       }
@@ -232,26 +209,31 @@ class ColumnsTranspose final : public Kernel {
         }
   }
 
-  // What the pixels of the box contribute to row (z, y) of the output, whose elements from column
-  // `begin` on are `sums`.
-  static void add_rows(const PreparedColumns& p, const float* products, const Box& met, int64_t z,
-                       int64_t y, int64_t begin, float* sums) {
+  // sums: of all channels of the `width` outputs of a row from `at` on.
+  static void add_rows(const PreparedColumns& p, const float* products, const Box& met,
+                       const Spatial& at, int64_t width, float* sums) {
     const Window& window = p.window;
     const int64_t outputs = outputs_of(p), pitch = p.layout.padded_columns();
+    std::fill_n(sums, width * outputs, 0.0F);
     // Taps without gaps are added at once.
     const int64_t runs = window.dilation[2] == 1 ? 1 : window.kernel[2];
-    const int64_t run = window.kernel[2] / runs * outputs;
-    const int64_t first = met.begin[2] * window.stride[2] - window.pad[2] - begin;
-    for (const Meeting& of_z : p.axes[0].of(z))
-      for (const Meeting& of_y : p.axes[1].of(y)) {
+    const int64_t taps = window.kernel[2] / runs;
+    for (const Meeting& of_z : p.axes[0].of(at[0]))
+      for (const Meeting& of_y : p.axes[1].of(at[1])) {
         const int64_t row =
             (of_z.position - met.begin[0]) * met.size(1) + of_y.position - met.begin[1];
         const float* from = products + row * met.size(2) * pitch +
                             (of_z.tap * window.kernel[1] + of_y.tap) * window.kernel[2] * outputs;
-        float* to = sums + first * outputs;
-        for (int64_t x = 0; x < met.size(2); ++x, from += pitch, to += window.stride[2] * outputs)
-          for (int64_t i = 0; i < runs; ++i)
-            add(from + i * run, run, to + i * window.dilation[2] * outputs);
+        for (int64_t x = met.begin[2]; x < met.end[2]; ++x, from += pitch)
+          for (int64_t run = 0; run < runs; ++run) {
+            const int64_t first =
+                x * window.stride[2] - window.pad[2] + run * window.dilation[2] - at[2];
+            // The rest is padding, or of another band.
+            const int64_t begin = std::max<int64_t>(first, 0), end = std::min(first + taps, width);
+            if (begin < end)
+              add(from + (run * taps + begin - first) * outputs, (end - begin) * outputs,
+                  sums + begin * outputs);
+          }
       }
   }
 

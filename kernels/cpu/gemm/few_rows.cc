@@ -39,13 +39,13 @@ struct StoredBits {
   }
 };
 
-// Of a row, that are in the same elements.
+// Numbers in an element.
 template <class Stored>
 constexpr int kParts = std::is_same_v<Stored, StoredBits> ? 2 : 1;
 
 template <class Stored>
 HWY_INLINE Vector load_part(const typename Stored::Element* p, [[maybe_unused]] int part) {
-  if constexpr (kParts < Stored >> 1) {
+  if constexpr (kParts<Stored> == 2) {
     return Stored::load(p, part);
   } else {
     return Stored::load(p);

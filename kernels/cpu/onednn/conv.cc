@@ -252,7 +252,8 @@ bool repeats_channels(const ConvLayer& layer) {
 std::string why_too_slow(const ConvLayer& layer, Way way) {
   if (layer.request.ignore_speed_heuristics) return {};
   if (way != Way::kSums) return "chosen by measured times only";
-  if (is_8bit(layer.x.dtype) && repeats_channels(layer)) return "our own are faster";
+  if (is_8bit(layer.x.dtype) && repeats_channels(layer))
+    return "our own convolutions of repeated channels are faster";
   if (layer.x.dtype == DataType::kF32 && is_own_grouped(layer.op, layer.w.dims))
     return "our own convolutions of small groups are faster";
   if (layer.x.dtype == DataType::kBF16) return "our own convolutions of bf16 are no slower";
